@@ -1,10 +1,10 @@
-# One static binary and nothing else. Alpine's Rust builds for musl, so nothing is linked at run time.
+# A single static binary. Alpine's Rust builds for musl, so nothing is linked at run time.
 FROM rust:1.95.0-alpine AS build
-# For the C of SQLite, of the allocator and of TLS.
+# For the C code of SQLite, the allocator and TLS.
 RUN apk add --no-cache gcc make musl-dev
 WORKDIR /src
 COPY . .
-# The image has the toolchain; the pinned one would be fetched again for its linters.
+# The image has the toolchain. The pinned one would be downloaded again for its linters.
 ENV RUSTUP_TOOLCHAIN=1.95.0
 RUN cargo build --release --locked -p driftq-cli && mkdir /data
 
@@ -14,7 +14,8 @@ COPY --from=build --chown=65532:65532 /data /data
 USER 65532:65532
 VOLUME /data
 EXPOSE 8080
-# It refuses to listen to other machines without a key: give DRIFTQ_API_KEY_FILE, or say --insecure.
+# Without an API key the server refuses to listen on other addresses than loopback: set
+# DRIFTQ_API_KEY_FILE, or pass --insecure.
 ENV DRIFTQ_LISTEN=0.0.0.0:8080 DRIFTQ_DATA=/data
 ENTRYPOINT ["/driftq"]
 CMD ["serve"]

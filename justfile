@@ -1,139 +1,275 @@
 # The only front door: CI and hooks run these recipes and nothing else.
-# What each shows, and the bar it holds, is in CONTRIBUTING.md.
+# docs/verification.md describes each recipe and the bar it holds.
 
 sim_run := "cargo run --quiet --profile sim -p driftq-sim --bin sim --"
 
-# The bugs that fall to the fewest seeds; what CI can afford on every push.
-quickest_bugs := "ack-by-owner-only attempts-in-memory reply-before-commit"
+# The seeded bugs that CI looks for: each is found within the first seeds.
+ci_bugs := "ack-by-owner-only attempts-in-memory reply-before-commit"
 
 # List the recipes
 default:
     @just --list --unsorted
 
-# Everything a change must pass: format, lints, tidy, dependencies, spelling, tests
-check: (stages 'format' 'lint' 'tidy' 'deny' 'typos' 'test')
+# Run everything that a change must pass: format, lints, tidy, spelling, tests
+[group('every day')]
+check: (stages 'format' 'lint' 'tidy' 'typos' 'test')
 
-# Run all tests, beside a throw-away PostgreSQL
+# Run all tests next to a throw-away PostgreSQL
+[group('every day')]
 test:
     e2e/with-postgres 15 cargo nextest run --workspace
 
-# The contract of the HTTP API on ENGINE: memory, sqlite, postgres-15 or postgres-18; without one, on all
+# Format, and apply the suggestions of clippy
+[group('every day')]
+fix:
+    cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+    cargo fmt --all
+
+# Fail if code is not formatted
+[group('every day')]
+format:
+    cargo fmt --all --check
+
+# Fail on any warning of the compiler or of clippy
+[group('every day')]
+lint:
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# Check rules that no compiler knows: names, phrases, crate edges, cycles, links, decision records
+[group('every day')]
+tidy:
+    cargo run --quiet -p xtask -- tidy
+
+# Check the licences, duplicates and sources of dependencies
+[group('every day')]
+deny:
+    cargo deny check licenses bans sources
+
+# Check the spelling
+[group('every day')]
+typos:
+    typos
+
+# Update the expectations of transcripts and golden bytes, and docs/reference/cli.md and configuration.md
+[group('every day')]
+transcripts:
+    UPDATE_EXPECT=1 cargo test -q -p driftq-core -p driftq-cli
+
+# Write docs/reference/openapi.json from routes and types
+[group('every day')]
+openapi:
+    UPDATE_EXPECT=1 cargo nextest run -p driftq-server openapi::
+
+# Simulate COUNT fresh seeds; the last line names a failing seed
+[group('every day')]
+sim COUNT='300':
+    {{ sim_run }} run {{ COUNT }}
+
+# Run one seed again
+[group('every day')]
+sim-one SEED:
+    {{ sim_run }} one {{ SEED }}
+
+# Run what .ci/run runs: at most 25 minutes on two cores from a clean clone
+[group('every day')]
+ci: (stages 'format' 'typos' 'lint' 'tidy' 'ci-tests' 'contract-ci' 'schemathesis' 'readme' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'chaos-briefly' 'fuzz 10' 'sim 100' 'bugs ' + ci_bugs)
+
+# Run the stages of a release that have not passed yet, or those that begin with STAGES; resumes where it stopped
+[group('proofs')]
+release-check *STAGES:
+    cargo run --quiet -p xtask -- release-check {{ STAGES }}
+
+# Run the contract of the HTTP API on ENGINE: memory, sqlite, postgres-15 or postgres-18; without one, on all
+[group('proofs')]
 contract ENGINE='':
     #!/usr/bin/env bash
     set -euo pipefail
     for engine in {{ if ENGINE == '' { 'memory sqlite postgres-15 postgres-18' } else { ENGINE } }}; do
         case $engine in
         postgres-*)
-            # With it what every engine promises: the rest of `just test` knows one PostgreSQL only.
+            # The tests of the engine run as well: `just test` has one version of PostgreSQL only.
             DRIFTQ_TEST_ENGINE=postgres e2e/with-postgres "${engine#postgres-}" cargo nextest run --workspace \
                 -E 'package(driftq-server) | (package(driftq-storage) & test(postgres))'
             ;;
-        # Of the whole workspace, for what `just test` has built is then built.
+        # --workspace, because `just test` has built it with the same features.
         *) DRIFTQ_TEST_ENGINE=$engine e2e/with-postgres 15 cargo nextest run --workspace -E 'package(driftq-server)' ;;
         esac
     done
 
-# The API against its OpenAPI document: requests made up from it, in both forms, to a real server
+# All tests, with the contract on SQLite
+[private]
+ci-tests:
+    DRIFTQ_TEST_ENGINE=sqlite e2e/with-postgres 15 cargo nextest run --workspace
+
+# The part of the contract that depends on the engine most, on PostgreSQL 15
+[private]
+contract-ci:
+    DRIFTQ_TEST_ENGINE=postgres e2e/with-postgres 15 cargo nextest run --workspace \
+        -E 'package(driftq-server) & test(/^(commit|consume|dlq|effects|v1_gaps|restart|seed|settle|settle_table)::/)'
+
+# Send requests made up from the OpenAPI document to a real server, in both forms
+[group('proofs')]
 schemathesis:
     cargo build --quiet -p driftq-cli
     e2e/schemathesis/run target/debug/driftq
 
-# Write docs/reference/openapi.json from routes and types; the page beside it is written by hand
-openapi:
-    UPDATE_EXPECT=1 cargo nextest run -p driftq-server openapi::
-
-# Fill in the expectations of transcripts and golden bytes, write docs/reference; read the diff as if someone else wrote it
-transcripts:
-    UPDATE_EXPECT=1 cargo test -q -p driftq-core -p driftq-cli
-
-# Format, and apply what clippy can fix by itself
-fix:
-    cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
-    cargo fmt --all
-
-# Fail if code is not formatted
-format:
-    cargo fmt --all --check
-
-# Fail on any warning of the compiler or of clippy
-lint:
-    cargo clippy --workspace --all-targets -- -D warnings
-
-# Rules no compiler knows: crate edges, names, links, machine paths, decision records, promises
-tidy:
-    cargo run --quiet -p xtask -- tidy
-
-# Licences, duplicates and sources of dependencies
-deny:
-    cargo deny check licenses bans sources
-
-# Spelling
-typos:
-    typos
-
-# Simulate COUNT fresh seeds; the failing seed is in the last line
-sim COUNT='300':
-    {{ sim_run }} run {{ COUNT }}
-
-# Run one seed again
-sim-one SEED:
-    {{ sim_run }} one {{ SEED }}
-
-# Seeded bugs, all or those NAMED: each must be found under the invariant its patch names
+# Find seeded bugs, all, those NAMED or a part such as 2/4: each under the invariant that its patch names
+[group('proofs')]
 bugs *NAMES:
     e2e/with-postgres 15 cargo run --quiet -p xtask -- bugs {{ NAMES }}
 
-# The real server on SQLite: killed KILLS times under load, system calls that fail, a full disk; PART: one of these
+# Kill the real server on SQLite KILLS times under load; fail its system calls; fill its disk; PART runs one of these
+[group('proofs')]
 crash KILLS='20' PART='': (crash-in 'sim' KILLS PART)
 
-# The same server with several shards: killed KILLS times while commits end effects and produce on other shards; then its ledger is exported and verified
+# Kill a server with several shards KILLS times during commits across shards; then export and verify its ledger
+[group('proofs')]
 crash-effects KILLS='20': (crash-in 'sim' KILLS 'effects')
 
-# Three servers on one PostgreSQL, ROUNDS times: killed, paused for longer than their lease, stopped, cut off in six ways; PostgreSQL is restarted, and killed
+# Kill, pause, stop and cut off three servers on one PostgreSQL, ROUNDS times; restart and kill PostgreSQL
+[group('proofs')]
 chaos ROUNDS='50': (crash-in 'sim' ROUNDS 'cluster')
 
-# Three servers of the binary OLD on one PostgreSQL, exchanged one by one for this one and back, ROUNDS times, under load
+# Fail over three PostgreSQL under Patroni FAILOVERS times below three servers (as root)
+[group('proofs')]
+failover FAILOVERS='30': (crash-in 'sim' FAILOVERS 'failover')
+
+# Replace three servers of the binary OLD one by one with this one and back, ROUNDS times, under load
+[group('proofs')]
 upgrade OLD ROUNDS='1': (crash-in 'dev' ROUNDS 'upgrade ' + OLD)
 
-# One round: every kind
-[private]
-chaos-briefly: (crash-in 'dev' '1' 'cluster')
-
-# Data that older binaries wrote, opened with this one: every token, key, commit and setting is answered as its clients expect
+# Open data that older binaries wrote, and check every token, key, commit and setting
+[group('proofs')]
 old-data:
     cargo build --quiet -p driftq-cli -p driftq-e2e
     target/debug/old-data check target/debug/driftq e2e/old-data/*/
 
-# Write a new set NAME of old data with the driftq BINARY; sets are never rewritten
+# Write a new set NAME of old data with the driftq BINARY; existing sets are never rewritten
+[group('proofs')]
 old-data-make BINARY NAME:
     cargo build --quiet -p driftq-e2e
     target/debug/old-data make {{ BINARY }} e2e/old-data/{{ NAME }}
 
-# Promises that an attack once broke, all or those NAMED, against the real server
+# Run the scenarios of fixed defects, all or those NAMED, against the real server
+[group('proofs')]
 repro *NAMES:
     cargo build --quiet --profile sim -p driftq-cli -p driftq-e2e
     target/sim/repro target/sim/driftq {{ NAMES }}
 
-# The same scenarios on a BINARY from before their fixes: each must see its promise broken
+# Run them on a BINARY from before the fixes: each must fail
+[group('proofs')]
 repro-broken BINARY *NAMES:
     cargo build --quiet --profile sim -p driftq-e2e
     target/sim/repro {{ BINARY }} --expect-failures {{ NAMES }}
 
-# Three servers on three PostgreSQL under Patroni, FAILOVERS times: the primary is killed, cut off, switched, paused, killed after its standby; as root
-failover FAILOVERS='30': (crash-in 'sim' FAILOVERS 'failover')
+# Check that the tools that break a cluster work, all or PART, on PostgreSQL VERSION
+[group('proofs')]
+harness-selftest PART='' VERSION='':
+    cargo build --quiet -p driftq-e2e
+    target/debug/harness_selftest {{ PART }} {{ VERSION }}
 
-# Two of them, where networks can be made and cut
+# Run the workers of examples/ while one of them and the server are killed
+[group('proofs')]
+examples:
+    cargo build --quiet -p driftq-cli -p driftq-e2e
+    target/debug/workers target/debug/driftq
+
+# Charge 1 000 orders with workers that are killed at the worst moments, and count double charges
+[group('proofs')]
+demo-effects:
+    cargo build --quiet -p driftq-cli -p driftq-e2e
+    target/debug/effects target/debug/driftq
+
+# Run the code of docs/how-to/keep-your-queue.md in Celery and BullMQ while a worker and the server are killed
+[group('proofs')]
+keep-your-queue:
+    cargo build --quiet -p driftq-cli -p driftq-e2e
+    target/debug/queues target/debug/driftq
+
+# Type every console line of README, tutorial, how-to pages and the tour of `driftq dev`, and compare the output
+[group('proofs')]
+readme:
+    cargo run --quiet -p xtask -- readme
+
+# Feed random bytes to every decoder, or to TARGET, for SECONDS each
+[group('proofs')]
+fuzz SECONDS='30' TARGET='':
+    fuzz/run {{ SECONDS }} {{ TARGET }}
+
+# Attack a server on loopback from a page of another origin in Chromium
+[group('proofs')]
+browser:
+    cargo build --quiet -p driftq-cli -p driftq-e2e
+    target/debug/chromium target/debug/driftq
+
+# Measure the release binary's size and the time from `driftq dev` to the first ack
+[group('measurements')]
+small:
+    cargo build --quiet --release -p driftq-cli
+    cargo run --quiet -p xtask -- small target/release/driftq
+
+# Compare a long backlog with a short one: memory, restart, speed; PART: {sqlite,postgres}-{batches,singles}
+[group('measurements')]
+backlog PART='': (bench 'backlog' PART)
+
+# Measure single requests on SQLite against memory and a bare handler, and batches against single messages
+[group('measurements')]
+bench-http: (bench 'http')
+
+# Measure the effect ledger against produce and ack, a commit against its parts, 5 000 000 records against 10 000
+[group('measurements')]
+bench-ledger: (bench 'ledger')
+
+# Measure the PostgreSQL engine against the minimal loop that writes the same rows, and two nodes against one
+[group('measurements')]
+bench-pg: (bench 'postgres')
+
+# Send 24 000 000 messages through PostgreSQL and measure table sizes, then hold a snapshot for ten minutes
+[group('measurements')]
+bloat: (bench 'bloat')
+
+# Measure the cost of more shards, topics, groups, messages and consumers on PostgreSQL
+[group('measurements')]
+growth: (bench 'growth')
+
+# Open 5 000 silent sockets to a server that allows 1 000 connections, and measure another client
+[group('measurements')]
+edge: (bench 'edge')
+
+# Run idle streams, slow clients, bad requests from SEED and web pages, and measure other clients
+[group('measurements')]
+hostile SEED='': (bench 'hostile' SEED)
+
+# Measure deliveries settled per second: core, packing and pipeline, one thread, memory engine
+[group('measurements')]
+bench-core:
+    cargo run --quiet --release -p driftq-sim --bin bench_core
+
+# Compare recovery of 10 000 000 messages with recovery of 1 000 and the same open state
+[group('measurements')]
+recovery:
+    cargo run --quiet --release -p driftq-sim --bin recovery
+
+# Simulate 1 000 shards on 50 nodes that die, drain and join; a claim takes CLAIM_MS, a node has CONNECTIONS
+[group('measurements')]
+spread CLAIM_MS='20' CONNECTIONS='4':
+    cargo run --quiet --profile sim -p driftq-sim --bin spread -- {{ CLAIM_MS }} {{ CONNECTIONS }}
+
+# Count instructions per delivery with callgrind, against a ratchet
+[group('measurements')]
+instructions:
+    cargo build --quiet --release -p driftq-sim --bin bench_core
+    cargo run --quiet --release -p driftq-sim --bin instructions
+
+# Run what the hook runs before a commit: quick, without tests
 [private]
-failover-briefly:
-    #!/usr/bin/env bash
-    set -euo pipefail
-    if unshare --net true 2>/dev/null; then
-        just crash-in dev 2 failover
-    else
-        echo "failover: NOT RUN, for want of the right to make network namespaces (root has it)"
-    fi
+pre-commit: format typos tidy small-files
 
-# With the binaries that are there anyway
+# One round with every kind of fault
+[private]
+chaos-briefly: (crash-in 'dev' '1' 'cluster')
+
+# With the binaries that the tests have built anyway
 [private]
 crash-briefly: (crash-in 'dev' '12' '')
 
@@ -143,98 +279,14 @@ crash-in PROFILE KILLS PART:
     target/{{ if PROFILE == 'dev' { 'debug' } else { PROFILE } }}/crash \
         target/{{ if PROFILE == 'dev' { 'debug' } else { PROFILE } }}/driftq {{ KILLS }} {{ PART }}
 
-# Whether the tools that break a cluster do what they say, all or PART, on PostgreSQL VERSION
-harness-selftest PART='' VERSION='':
-    cargo build --quiet -p driftq-e2e
-    target/debug/harness_selftest {{ PART }} {{ VERSION }}
-
-# The workers of examples/ against the real server; one of them and the server are killed in the middle
-examples:
-    cargo build --quiet -p driftq-cli -p driftq-e2e
-    target/debug/workers target/debug/driftq
-
-# 1 000 orders charged by workers that are killed at the worst moments; who is charged twice, and is it known?
-demo-effects:
-    cargo build --quiet -p driftq-cli -p driftq-e2e
-    target/debug/effects target/debug/driftq
-
-# The code of docs/keep-your-queue.md in workers of Celery and BullMQ; one of them and the server are killed in the middle
-keep-your-queue:
-    cargo build --quiet -p driftq-cli -p driftq-e2e
-    target/debug/queues target/debug/driftq
-
-# Type what README, docs/operating.md and the tour of `driftq dev` tell readers to type
-readme:
-    cargo run --quiet -p xtask -- readme
-
-# The size of the release binary, and the time from `driftq dev` to a first ack
-small:
-    cargo build --quiet --release -p driftq-cli
-    cargo run --quiet -p xtask -- small target/release/driftq
-
-# Every decoder, or TARGET, against bytes that nobody wrote, each for SECONDS; the figure is in the last line
-fuzz SECONDS='30' TARGET='':
-    fuzz/run {{ SECONDS }} {{ TARGET }}
-
-# A long backlog against a short one: memory, restart, speed; PART: sqlite-batches, sqlite-singles, postgres-batches or postgres-singles; without one, all
-backlog PART='': (measure 'backlog' PART)
-
-# One request per message: SQLite against memory and a bare handler; batches against single messages
-bench-http: (measure 'http')
-
-# The effect ledger against the queue beside it, a commit against its parts, 5 000 000 records against 10 000
-bench-ledger: (measure 'ledger')
-
-# The engine on PostgreSQL against the least that writes the same rows; two nodes against one
-bench-pg: (measure 'postgres')
-
-# 24 000 000 messages through PostgreSQL: sizes stay flat; then a snapshot is held for ten minutes
-bloat: (measure 'bloat')
-
-# What a server on PostgreSQL costs with more shards, topics, groups, messages, consumers, beside a plain one
-growth: (measure 'growth')
-
-# 5 000 sockets that send no request, at a server for 1 000: a client is served all the while
-edge: (measure 'edge')
-
-# A page of another origin in Debian's Chromium, and a rebound name, against a server on loopback without a key
-browser:
-    cargo build --quiet -p driftq-cli -p driftq-e2e
-    target/debug/chromium target/debug/driftq
-
-# Idle streams, slow clients, bad requests from SEED, web pages: nobody else notices
-hostile SEED='': (measure 'hostile' SEED)
-
-# All of it as it is released: the server is measured, and a bare handler in `measure` against it.
+# Both as released: the server, and the bare handler that it is compared with.
 [private]
-measure WHAT ARGUMENT='':
-    cargo build --quiet --release -p driftq-cli -p driftq-e2e --bin driftq --bin measure
-    target/release/measure {{ WHAT }} target/release/driftq {{ ARGUMENT }}
-
-# Deliveries settled a second: core, packing and pipeline, one thread, memory engine
-bench-core:
-    cargo run --quiet --release -p driftq-sim --bin bench_core
-
-# Recovery of 10 000 000 messages against recovery of 1 000 with equal open state
-recovery:
-    cargo run --quiet --release -p driftq-sim --bin recovery
-
-# 1 000 shards on 50 nodes that are lost, drain and join; a claim with its recovery is CLAIM_MS of the database, a node has CONNECTIONS under way
-spread CLAIM_MS='20' CONNECTIONS='4':
-    cargo run --quiet --profile sim -p driftq-sim --bin spread -- {{ CLAIM_MS }} {{ CONNECTIONS }}
-
-# Instructions per delivery (callgrind), held by a ratchet
-instructions:
-    cargo build --quiet --release -p driftq-sim --bin bench_core
-    cargo run --quiet --release -p driftq-sim --bin instructions
-
-# What .ci/run runs: everything above that fits into half an hour on two cores
-ci: check (stages 'contract sqlite' 'contract postgres-15' 'contract postgres-18' 'schemathesis' 'readme' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'chaos-briefly' 'failover-briefly' 'fuzz 30' 'sim 300' 'bugs ' + quickest_bugs)
-
-# What the hook runs before a commit: quick, and never tests
-pre-commit: format typos tidy small-files
+bench WHAT ARGUMENT='':
+    cargo build --quiet --release -p driftq-cli -p driftq-e2e --bin driftq --bin bench
+    target/release/bench {{ WHAT }} target/release/driftq {{ ARGUMENT }}
 
 # Fail if a file of the repository is larger than 1 MiB
+[private]
 small-files:
     #!/usr/bin/env bash
     set -euo pipefail
@@ -245,15 +297,19 @@ small-files:
         exit 1
     fi
 
-# Runs recipes one after the other, each under a line with the seconds since the beginning.
+# Runs recipes one after the other. Prints the seconds since the start before each, and a table of stage times at the end.
 [private]
 [positional-arguments]
 stages +RECIPES:
     #!/usr/bin/env bash
     set -euo pipefail
     began=${CI_BEGAN:-$(date +%s)}
+    times=""
     for recipe in "$@"; do
-        echo "== $(($(date +%s) - began)) s: just $recipe"
+        start=$(date +%s)
+        echo "== $((start - began)) s: just $recipe"
         # Unquoted: a recipe may carry arguments.
         {{ just_executable() }} --justfile '{{ justfile() }}' $recipe
+        times+=$(printf '%6d s  %s' "$(($(date +%s) - start))" "$recipe")$'\n'
     done
+    printf 'stage times:\n%s%6d s  in all\n' "$times" "$(($(date +%s) - began))"

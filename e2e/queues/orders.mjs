@@ -1,9 +1,9 @@
-// Twenty orders, and what became of each.
+// Sends twenty orders and prints the result of each.
 import { Queue, QueueEvents } from "bullmq";
 import { connection } from "./options.mjs";
 
 const queue = new Queue("payments", { connection });
-queue.setMaxListeners(0); // One for each order that is waited for.
+queue.setMaxListeners(0); // One listener per order.
 const events = new QueueEvents("payments", { connection, lastEventId: "0-0" });
 const orders = Array.from({ length: 20 }, (_, number) => `order-${number}`);
 const jobs = await Promise.all(orders.map((order) => queue.add("pay", { order, amount: "12" })));

@@ -1,4 +1,4 @@
-"""Twenty orders, and what became of each."""
+"""Sends twenty orders and prints the result of each."""
 import json
 from jobs import pay
 

@@ -1,4 +1,4 @@
-// The card company: every charge is a line of `charges`. It does not deduplicate.
+// The payment provider: every charge is a line of `charges`. It does not deduplicate.
 import { appendFileSync, existsSync, writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Refused } from "./once.mjs";
@@ -12,7 +12,7 @@ export async function charge(order, amount, key) {
     throw new Error("lost on the way there");
   }
   note("charged", order, amount, key);
-  await sleep(300); // A middle in which to die.
+  await sleep(300); // Time for the worker to be killed.
   if (order === "order-7") throw new Error("lost on the way back");
   note("answered", order);
   return { charge: `ch-${order}` };

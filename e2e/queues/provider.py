@@ -1,4 +1,4 @@
-"""The card company: every charge is a line of `charges`. It does not deduplicate."""
+"""The payment provider: every charge is a line of `charges`. It does not deduplicate."""
 import pathlib, time
 from once import Refused
 
@@ -11,7 +11,7 @@ def charge(order, amount, key):
         pathlib.Path("lost").touch()
         raise ConnectionError("lost on the way there")
     note("charged", order, amount, key)
-    time.sleep(0.3)  # A middle in which to die.
+    time.sleep(0.3)  # Time for the worker to be killed.
     if order == "order-7": raise TimeoutError("lost on the way back")
     note("answered", order)
     return {"charge": f"ch-{order}"}

@@ -1,8 +1,8 @@
-"""What the document cannot say to Schemathesis.
+"""Rules that the OpenAPI document cannot express.
 
-A request is a body or a query, never both, and a document has no way to say "either". So there are two
-runs, one for each form. And answers may grow, which is no licence for fields that nobody wrote down: here
-they are closed.
+A request has a body or a query, never both, and the document cannot express "either". So there are
+two runs, one for each form. Responses may gain fields later, but undocumented fields are errors now, so
+response schemas are closed here.
 """
 
 import os
@@ -10,7 +10,7 @@ import os
 import schemathesis
 
 FORM = os.environ["DRIFTQ_FORM"]
-# Longer than this nobody waits for a message that may never come.
+# Longest wait for a message that may never arrive.
 WAIT_MS = 5
 WAITS = {str(wait_ms) for wait_ms in range(60_001)}
 
@@ -18,7 +18,7 @@ WAITS = {str(wait_ms) for wait_ms in range(60_001)}
 @schemathesis.hook
 def before_load_schema(context, raw_schema):
     schemas = raw_schema["components"]["schemas"]
-    # Any text is a good request id: to vary it on every route only doubles the requests.
+    # Any text is a valid request id. Varying it on every route would only double the requests.
     request_id = raw_schema["components"]["parameters"].pop("RequestId")
     assert request_id["schema"] == {"type": "string"}
     for path in raw_schema["paths"].values():
@@ -31,7 +31,7 @@ def before_load_schema(context, raw_schema):
 
 
 def one_form(operation, schemas):
-    """Leaves one form of a request that has two. False: the run of the other form has it all."""
+    """Keeps one form of a request that has two. Returns False if the other run covers the operation."""
     operation["parameters"] = parameters = [of for of in operation["parameters"] if "in" in of]
     in_query = [parameter for parameter in parameters if parameter.get("in") == "query"]
     if "requestBody" not in operation or not in_query:
@@ -49,7 +49,7 @@ def one_form(operation, schemas):
 
 
 def answered(raw_schema):
-    """Names of the schemas of answers, and of what they are made of."""
+    """Returns the names of the response schemas and of the schemas they refer to."""
     found = set()
     rest = [of["responses"] for path in raw_schema["paths"].values() for of in path.values()]
     rest.append(raw_schema["components"]["responses"])
@@ -71,6 +71,6 @@ def before_call(context, case, **kwargs):
     if case.operation.path != "/v1/receive":
         return
     said = case.body if FORM == "body" else case.query
-    # What is no number, or too large, is refused at once and stays as it is.
+    # Invalid or too large values are rejected at once and stay as they are.
     if isinstance(said, dict) and str(said.get("wait_ms") or 0) in WAITS:
         said["wait_ms"] = WAIT_MS

@@ -1,5 +1,5 @@
-//! The PostgreSQL engine against servers of its own: standbys that do not answer, settings that lose data,
-//! certificates.
+//! The PostgreSQL engine against instances of its own: standbys that do not answer, settings that
+//! lose data, certificates.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::Path;
@@ -13,7 +13,7 @@ use driftq_storage::postgres::Postgres;
 use driftq_storage::{Answer, Engine, EngineError, Ownership};
 
 const SHARD: ShardId = ShardId(0);
-/// A standby that answers does so by then.
+/// A standby that answers does so within this time.
 const STANDBY: Duration = Duration::from_secs(2);
 
 async fn open(cluster: &Cluster) -> Postgres {
@@ -34,28 +34,28 @@ fn commit(engine: &Postgres, owner: Ownership, batch: u64) -> Answer<'_, Timesta
     engine.commit(owner, BatchNo(batch), vec![Write::Put(head), Write::Put(page)])
 }
 
-/// From here on commits wait for a standby that is not there.
+/// From here on commits wait for a standby that does not exist.
 async fn wait_for_nobody(cluster: &Cluster) {
-    let told = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";
-    cluster.sql(told).await.expect("it is told");
-    cluster.sql("SELECT pg_reload_conf()").await.expect("it looks");
+    let told = "ALTER SYSTEM SET synchronous_standby_names = 'absent'";
+    cluster.sql(told).await.expect("the setting is changed");
+    cluster.sql("SELECT pg_reload_conf()").await.expect("it reloads");
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
 async fn wait_no_longer(cluster: &Cluster) {
-    cluster.sql("ALTER SYSTEM RESET synchronous_standby_names").await.expect("it is told");
-    cluster.sql("SELECT pg_reload_conf()").await.expect("it looks");
+    cluster.sql("ALTER SYSTEM RESET synchronous_standby_names").await.expect("it is reset");
+    cluster.sql("SELECT pg_reload_conf()").await.expect("it reloads");
 }
 
-/// Does `what` to the process that waits for the standby.
+/// Calls the SQL function `what` on the session that waits for the standby.
 async fn to_the_one_that_waits(cluster: &Cluster, what: &str) {
     let told = format!("SELECT {what}(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
-    let done = cluster.sql(&told).await.expect("it is done");
-    assert_eq!(done.trim(), "t", "one waits");
+    let done = cluster.sql(&told).await.expect("the function succeeds");
+    assert_eq!(done.trim(), "t", "one session waits");
 }
 
-/// A commit that was cut off while it waited for its standby is there for everybody to see, and gone after a
-/// failover. Whoever claims after that must not tell of it before the standby has it.
+/// A commit that was interrupted while it waited for its standby is visible to everyone, but lost
+/// after a failover. The next owner must not return it before the standby has it.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_standby_has_not_got_is_not_told_by_the_next_owner() {
     let cluster = Cluster::start(15).await.expect("a server");
@@ -69,7 +69,7 @@ async fn what_a_standby_has_not_got_is_not_told_by_the_next_owner() {
     let unknown = waits.await;
     assert!(matches!(unknown, Err(EngineError::Unknown(_))), "{unknown:?}");
     let pages = cluster.sql("SELECT count(*) FROM driftq.page").await.expect("it counts");
-    assert_eq!(pages.trim(), "2", "the trap: it can be seen");
+    assert_eq!(pages.trim(), "2", "the unreplicated page is visible");
     let claim = tokio::time::timeout(STANDBY, engine.claim(SHARD)).await;
     assert!(claim.is_err(), "a claim waits for the standby: {claim:?}");
     wait_no_longer(&cluster).await;
@@ -85,7 +85,7 @@ async fn what_a_standby_has_not_got_is_not_told_by_the_next_owner() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_wait_was_cancelled_is_unknown() {
     let cluster = Cluster::start(15).await.expect("a server");
-    // A session of ours asks for the warning itself.
+    // Our sessions request the warning themselves.
     let quiet = "ALTER DATABASE postgres SET client_min_messages = error";
     cluster.sql(quiet).await.expect("the database is altered");
     let engine = open(&cluster).await;
@@ -105,20 +105,20 @@ async fn a_server_that_may_lose_data_is_refused() {
         [("fsync", "fsync is off"), ("full_page_writes", "full_page_writes is off")]
     {
         let off = format!("ALTER SYSTEM SET {setting} = off");
-        cluster.sql(&off).await.expect("it is told");
+        cluster.sql(&off).await.expect("the setting is changed");
         cluster.restart(Stop::Fast).await.expect("it starts");
-        let refused = Postgres::open(&cluster.url(), None).await.err().expect("it is refused");
+        let refused = Postgres::open(&cluster.url(), None).await.err().expect("it is rejected");
         assert!(refused.to_string().contains(message), "{refused}");
-        cluster.sql(&format!("ALTER SYSTEM RESET {setting}")).await.expect("it is told");
+        cluster.sql(&format!("ALTER SYSTEM RESET {setting}")).await.expect("it is reset");
     }
-    // Of a session it is no matter: ours say what they need.
-    cluster.sql("ALTER SYSTEM SET synchronous_commit = off").await.expect("it is told");
+    // `synchronous_commit` does not matter, because our sessions set it themselves.
+    cluster.sql("ALTER SYSTEM SET synchronous_commit = off").await.expect("it is changed");
     cluster.restart(Stop::Fast).await.expect("it starts");
     let engine = open(&cluster).await;
     assert_eq!(engine.durability(), "fsync before every acknowledgement, on one server");
 }
 
-/// Nothing was under way and nobody else came: the ownership stands.
+/// No commit was in flight and no other node claimed the shard, so the ownership stays valid.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_between_commits_goes_unnoticed() {
     let mut cluster = Cluster::start(15).await.expect("a server");
@@ -132,7 +132,7 @@ async fn a_restart_between_commits_goes_unnoticed() {
 fn openssl(directory: &Path, arguments: &str) {
     let mut command = Command::new("openssl");
     let output = command.current_dir(directory).args(arguments.split(' ')).output();
-    let output = output.expect("openssl is there");
+    let output = output.expect("openssl is installed");
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -160,7 +160,7 @@ async fn tls_is_verified() {
     let cluster = Cluster::start_at(15, [127, 0, 0, 1].into()).await.expect("a server");
     let port = cluster.address().expect("a port").port();
     for file in ["server.key", "server.pem"] {
-        cluster.give(&at.join(file), file).expect("it is given");
+        cluster.give(&at.join(file), file).expect("the file is copied");
     }
     for told in [
         "ALTER SYSTEM SET ssl_cert_file = 'server.pem'",
@@ -168,7 +168,7 @@ async fn tls_is_verified() {
         "ALTER SYSTEM SET ssl = on",
         "SELECT pg_reload_conf()",
     ] {
-        cluster.sql(told).await.expect("it is told");
+        cluster.sql(told).await.expect("the statement succeeds");
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     let url = |host: &str, root: &str| {
@@ -181,14 +181,14 @@ async fn tls_is_verified() {
     let engine = Postgres::open(&url("localhost", "ours.pem"), None).await.expect("it opens");
     engine.claim(SHARD).await.expect("a claim succeeds");
     let used = cluster.sql("SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'driftq'").await;
-    assert_eq!(used.expect("it tells").trim(), "t");
+    assert_eq!(used.expect("the query succeeds").trim(), "t");
     for (host, root) in [("localhost", "theirs.pem"), ("127.0.0.1", "ours.pem")] {
-        let refused = Postgres::open(&url(host, root), None).await.err().expect("it is refused");
+        let refused = Postgres::open(&url(host, root), None).await.err().expect("it is rejected");
         assert!(refused.to_string().contains("certificate"), "{refused}");
     }
 }
 
-/// One that is paused or cut off takes the connection and says nothing.
+/// A paused or isolated server accepts the connection and never answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_says_nothing_does_not_keep_a_node_from_the_next_one() {
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -197,6 +197,6 @@ async fn a_server_that_says_nothing_does_not_keep_a_node_from_the_next_one() {
     let mute = listener.local_addr().expect("it is bound");
     let writes = cluster.address().expect("it has a port");
     let url = format!("postgresql://postgres@{mute},{writes}/postgres");
-    let engine = Postgres::open(&url, None).await.expect("the other is asked as well");
+    let engine = Postgres::open(&url, None).await.expect("the second server is tried");
     engine.claim(SHARD).await.expect("a claim succeeds");
 }

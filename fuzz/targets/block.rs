@@ -1,4 +1,4 @@
-//! Blocks of open entries: the one body that is written and read by hand.
+//! Blocks of open entries, the only body with a hand-written encoding.
 #![no_main]
 
 use driftq_core::row::{Columns, Key, Row};
@@ -6,7 +6,8 @@ use driftq_core::{BatchNo, Generation, Lane};
 use driftq_fuzz::{bounded, check_packed, sealed};
 use libfuzzer_sys::fuzz_target;
 
-/// Length of an entry without what is rare, and of what each of the upper four flags adds.
+/// Length of an entry without optional fields, and the length that each of the upper four flags
+/// adds.
 const ENTRY_BYTES: usize = 42;
 const RARE_BYTES: [usize; 4] = [1, 16, 6, 2];
 
@@ -16,8 +17,8 @@ fuzz_target!(|content: &[u8]| bounded(|| {
     let row = Row { key, columns: Columns::None, body: sealed(content) };
     let read = driftq_core::fuzzing::reread(&row);
     let indexes = indexes(content);
-    assert_eq!(read.is_ok(), indexes.is_some(), "whole entries and nothing else are read");
-    // Only what is in order, each once and within the block is written so.
+    assert_eq!(read.is_ok(), indexes.is_some(), "exactly the complete entries are valid");
+    // Only entries that are sorted, unique and within the block are ever written.
     let is_written_so = indexes.is_some_and(|indexes| {
         indexes.is_sorted_by(|a, b| a < b) && indexes.iter().all(|index| *index < 128)
     });
@@ -26,7 +27,7 @@ fuzz_target!(|content: &[u8]| bounded(|| {
     }
 }));
 
-/// Where in the block each entry is; none if the last is cut short.
+/// Returns the index of each entry in the block, or `None` if the last entry is truncated.
 fn indexes(mut content: &[u8]) -> Option<Vec<u8>> {
     let mut indexes = Vec::new();
     while let [index, flags, ..] = *content {

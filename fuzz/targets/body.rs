@@ -1,4 +1,4 @@
-//! Bodies of every kind of request: what is read can be written in one way only.
+//! Request bodies of every kind: each valid request has exactly one form.
 #![no_main]
 
 use std::fmt::Debug;
@@ -17,7 +17,7 @@ use libfuzzer_sys::fuzz_target;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// What was read, in words that can be compared.
+/// Parses a body and returns its debug text for comparison.
 type Read = fn(&[u8]) -> Option<String>;
 
 fn read<T: DeserializeOwned + Debug>(body: &[u8]) -> Option<String> {
@@ -52,31 +52,31 @@ fuzz_target!(|input: &[u8]| bounded(|| {
     let Some((chosen, body)) = choice(input, REQUESTS.len()) else { return };
     let read = REQUESTS[chosen];
     if let Ok(patch) = serde_json::from_slice::<SettingsPatch>(body) {
-        let written = serde_json::to_vec(&patch).expect("settings are plain");
-        assert_eq!(serde_json::from_slice(&written).ok(), Some(patch), "settings written anew");
+        let written = serde_json::to_vec(&patch).expect("settings can be serialized");
+        assert_eq!(serde_json::from_slice(&written).ok(), Some(patch), "settings changed");
     }
     let Some(heard) = read(body) else { return };
-    // Settings are kept as they were written until they are read, which is looked at above.
+    // Settings are stored as raw JSON until they are parsed, which is checked above.
     let is_raw = heard.contains("RawValue(");
     let fields = match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => fields,
-        // They may hold a number that nothing can hold.
+        // They may contain a number that no type can represent.
         Err(_) if is_raw => return,
-        Ok(_) | Err(_) => panic!("only an object is a request"),
+        Ok(_) | Err(_) => panic!("a request must be an object"),
     };
     if !is_raw {
         let again = Value::from(fields.clone()).to_string();
-        assert_eq!(read(again.as_bytes()), Some(heard), "written anew, it says something else");
+        assert_eq!(read(again.as_bytes()), Some(heard), "the content changed");
     }
     let list = Value::from_iter(fields.values().cloned());
-    assert_eq!(read(list.to_string().as_bytes()), None, "a list is taken for an object");
-    assert_eq!(read(&with(&fields, "no_such_field")), None, "an unknown field is read");
+    assert_eq!(read(list.to_string().as_bytes()), None, "a list is accepted as an object");
+    assert_eq!(read(&with(&fields, "no_such_field")), None, "an unknown field is accepted");
     if let Some(name) = fields.keys().next() {
-        assert_eq!(read(&with(&fields, name)), None, "{name} twice is read");
+        assert_eq!(read(&with(&fields, name)), None, "duplicate {name} is accepted");
     }
 }));
 
-/// The object with one field more, which may be there already.
+/// Returns the object with one more field, which may be a duplicate.
 fn with(fields: &Map<String, Value>, name: &str) -> Vec<u8> {
     let value = fields.get(name).cloned().unwrap_or_default();
     let written = |(name, value): (&String, &Value)| format!("{}:{value}", Value::from(&**name));

@@ -1,4 +1,5 @@
-//! Rows that people read: topics, groups, dead letters, effects and pointers as JSON, owners and notes as text.
+//! Human-readable rows: topics, groups, dead letters, effects and pointers as JSON, owners and
+//! notes as text.
 #![no_main]
 
 use bytes::Bytes;
@@ -37,6 +38,6 @@ fuzz_target!(|input: &[u8]| bounded(|| {
     check(&row);
     if row.columns != Columns::None {
         let bare = Row { columns: Columns::None, ..row };
-        assert!(driftq_core::fuzzing::reread(&bare).is_err(), "a row without its columns is read");
+        assert!(driftq_core::fuzzing::reread(&bare).is_err(), "a row without columns is accepted");
     }
 }));

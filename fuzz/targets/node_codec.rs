@@ -1,4 +1,5 @@
-//! What comes from another node: any bytes are refused in peace, and what is read says the same when it is sent on.
+//! Messages from other nodes: arbitrary bytes are rejected without a panic, and valid messages are
+//! unchanged when encoded again.
 #![no_main]
 
 use std::fmt::Debug;
@@ -20,6 +21,6 @@ fn check<T: Debug>(
     pack: impl Fn(&T) -> Vec<u8>,
 ) {
     let Ok(read) = open(bytes) else { return };
-    let again = open(&pack(&read)).expect("what was packed can be read");
-    assert_eq!(format!("{again:?}"), format!("{read:?}"), "sent on, it says something else");
+    let again = open(&pack(&read)).expect("packed messages can be read");
+    assert_eq!(format!("{again:?}"), format!("{read:?}"), "the content changed");
 }

@@ -1,4 +1,4 @@
-//! Rows that programs read: heads, garbage, checkpoints, what is on its way, histories, audit chains, records.
+//! Machine-readable rows: heads, garbage, checkpoints, outbox, histories, audit chains, records.
 #![no_main]
 
 use driftq_core::row::{Columns, Key, MarkKind, RecordKind, Row};

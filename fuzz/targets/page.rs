@@ -1,4 +1,5 @@
-//! Pages of messages: any content under a good checksum, and the number of messages the key states.
+//! Pages of messages: arbitrary content with a valid checksum and the number of messages given by
+//! the key.
 #![no_main]
 
 use driftq_core::row::{Columns, Key, Row};
@@ -23,5 +24,5 @@ fuzz_target!(|content: &[u8]| bounded(|| {
     let row = page(BASE + count - 1);
     check_packed(&row, content);
     let other = page(BASE + count);
-    assert!(driftq_core::fuzzing::reread(&other).is_err(), "it has not the messages its key says");
+    assert!(driftq_core::fuzzing::reread(&other).is_err(), "the count differs from the key");
 }));

@@ -1,4 +1,4 @@
-//! Short texts of the wire: times, base64, message ids.
+//! Short texts of the API: times, base64, message ids.
 #![no_main]
 
 use data_encoding::BASE64;
@@ -7,7 +7,7 @@ use driftq_core::MessageId;
 use driftq_fuzz::bounded;
 use libfuzzer_sys::fuzz_target;
 
-/// The last moment that is written, and how long every moment is.
+/// The last time that can be written, and the length of every time.
 const LAST_MS: u64 = 253_402_207_200_999;
 const TIME_CHARS: usize = "2026-11-14T12:00:00.250Z".len();
 
@@ -27,6 +27,6 @@ fuzz_target!(|text: &str| bounded(|| {
         assert_eq!(written.parse(), Ok(id), "{written}");
     }
     if let Some(bytes) = from_base64(text) {
-        assert_eq!(BASE64.encode(&bytes), text, "two texts of one value");
+        assert_eq!(BASE64.encode(&bytes), text, "two texts for one value");
     }
 }));

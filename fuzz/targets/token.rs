@@ -1,4 +1,5 @@
-//! Tokens of leases and effects: nobody mints one without the key, and whatever was minted says what it said.
+//! Tokens of leases and effects: none can be forged without the key, and a valid token always has
+//! the same content.
 #![no_main]
 
 use std::fmt::Debug;
@@ -13,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 
 const KEY: [u8; 32] = [7; 32];
 
-// Deriving keys takes longer than all the rest.
+// Deriving keys takes longer than the rest of a run.
 static KEYS: LazyLock<TokenKeys> = LazyLock::new(|| TokenKeys::new(1, KEY).and(2, [8; 32]));
 static OTHERS: LazyLock<TokenKeys> = LazyLock::new(|| TokenKeys::new(1, [9; 32]));
 static LEASE_V2: LazyLock<[u8; 32]> =
@@ -39,7 +40,7 @@ fn check_text<T: Token + PartialEq + Debug>(input: &[u8]) {
     }
 }
 
-/// The input as the fields of a token, with a valid MAC of its kind and of the other one.
+/// Uses the input as the fields of a token, with a valid MAC of its own kind and of the other kind.
 fn check_signed<T: Token + PartialEq + Debug>(version: TokenVersion, input: &[u8]) {
     let keys = &*KEYS;
     let mut signed = vec![version as u8, 1];
@@ -52,19 +53,20 @@ fn check_signed<T: Token + PartialEq + Debug>(version: TokenVersion, input: &[u8
     let own = text(&signed, &mac);
     if let Ok(token) = keys.verify::<T>(&own) {
         assert!(own.len() <= TOKEN_CHARS_MAX, "{} characters", own.len());
-        assert_eq!(keys.mint(version, &token), own, "minted anew");
+        assert_eq!(keys.mint(version, &token), own, "minted again");
     }
     let other = match T::KIND {
         TokenKind::Lease => TokenKind::Effect,
         TokenKind::Effect => TokenKind::Lease,
     };
-    // A version 1 lease MAC covers the bytes alone: these are the bytes an effect MAC covers.
+    // A version 1 lease MAC covers only the bytes. These are the bytes that an effect MAC covers.
     for tail in [&b""[..], EffectToken::PREFIX.as_bytes()] {
         let extended = [&signed, tail].concat();
         let foreign = self::mac(version, other, &signed);
         if let Ok(token) = keys.verify::<T>(&text(&extended, &foreign)) {
-            assert_eq!(version, TokenVersion::V1, "a key per kind");
-            // Only bytes that are a whole token of this kind as well, which no storage mints as the other one.
+            assert_eq!(version, TokenVersion::V1, "version 2 has a key per kind");
+            // Possible only if the bytes are also a complete token of this kind, which no storage
+            // mints as the other kind.
             assert_eq!(
                 keys.mint(version, &token),
                 text(&extended, &foreign),
@@ -76,11 +78,11 @@ fn check_signed<T: Token + PartialEq + Debug>(version: TokenVersion, input: &[u8
     let at = mac.as_bytes()[0] as usize % forged.len();
     forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
     let forged = String::from_utf8(forged).expect("ASCII");
-    assert_eq!(keys.verify::<T>(&forged), Err(NotAToken), "character {at} is another");
+    assert_eq!(keys.verify::<T>(&forged), Err(NotAToken), "character {at} was changed");
     assert_eq!(OTHERS.verify::<T>(&forged), Err(NotAToken), "under another key");
 }
 
-/// As the server computes it, written again here.
+/// Independent implementation of the server's MAC.
 fn mac(version: TokenVersion, kind: TokenKind, bytes: &[u8]) -> blake3::Hash {
     match (version, kind) {
         (TokenVersion::V1, TokenKind::Lease) => blake3::keyed_hash(&KEY, bytes),

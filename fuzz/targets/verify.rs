@@ -1,4 +1,5 @@
-//! Exports of the ledger: any bytes are refused in peace, and whoever can hash gets no bit, line or order past it.
+//! Exports of the ledger: arbitrary bytes are rejected without a panic. Even with correct hashes,
+//! no flipped bit and no moved or missing line is accepted.
 #![no_main]
 
 use blake3::Hasher;
@@ -16,26 +17,27 @@ fuzz_target!(|input: &[u8]| bounded(|| {
     let file = forged(text);
     let Ok(read) = ledger::check(file.as_bytes()) else { return };
     let records: u64 = read.chains.iter().map(|chain| chain.seq).sum();
-    assert_eq!(read.records, records, "every record is of a chain");
+    assert_eq!(read.records, records, "every record belongs to a chain");
     assert!(read.effects.len() as u64 <= records, "every effect has a record");
     for chain in &read.chains {
-        assert!(chain.name.namespace.len() <= input.len(), "a name is there");
-        assert!(file.contains(&*chain.hash.to_hex()), "a tip is there");
+        assert!(chain.name.namespace.len() <= input.len(), "the name is from the input");
+        assert!(file.contains(&*chain.hash.to_hex()), "the tip is in the file");
     }
     let place = crc32c::crc32c(input) as usize;
     let mut flipped = file.clone().into_bytes();
     let bit = place % (8 * flipped.len());
     flipped[bit / 8] ^= 1 << (bit % 8);
-    assert!(ledger::check(&*flipped).is_err(), "bit {bit} is not noticed");
+    assert!(ledger::check(&*flipped).is_err(), "bit {bit} is not detected");
     let mut lines: Vec<&str> = file.split_inclusive('\n').collect();
     let at = place % (lines.len() - 1);
     lines.swap(at, at + 1);
-    assert!(ledger::check(lines.concat().as_bytes()).is_err(), "line {at} may move");
+    assert!(ledger::check(lines.concat().as_bytes()).is_err(), "moving line {at} is accepted");
     lines.remove(at);
-    assert!(ledger::check(lines.concat().as_bytes()).is_err(), "a line may go");
+    assert!(ledger::check(lines.concat().as_bytes()).is_err(), "a missing line is accepted");
 }));
 
-/// An export with every hash right: a line `shard N` begins a chain, every other is a record of it.
+/// Builds an export with correct hashes: a line `shard N` begins a chain, and every other line is a
+/// record of it.
 fn forged(text: &str) -> String {
     let mut lines = vec![ledger_file::HEAD.to_owned()];
     let mut open: Option<(u64, blake3::Hash)> = None;

@@ -1,8 +1,9 @@
-//! Seeded bugs: does the simulator still find what it must find?
+//! Seeded bugs: checks that the simulator still finds known defects.
 //!
-//! Each bug is a patch of a few lines against the product crates, kept beside the simulator. It is
-//! applied to a copy of the tree; the unchanged workload must find it within so many seeds, by the
-//! checker and not by a panic, under the invariant that the patch names in its first line.
+//! Each bug is a patch of a few lines against the product crates, stored next to the simulator and
+//! applied to a copy of the tree. The unchanged workload must find it within a limited number of
+//! seeds, through the checker and not through a panic, under the invariant named in the first line
+//! of the patch.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -12,13 +13,13 @@ use anyhow::{Context, bail, ensure};
 
 use crate::tree::Tree;
 
-/// Where the patches are.
+/// Folder of the patches.
 const BUGS: &str = "crates/sim/bugs";
-/// How many seeds a bug may hide behind.
+/// Maximum number of seeds until a bug is found.
 const SEEDS: &str = "500";
-/// Bugs that the tests may not see, so that the simulator is shown to be needed.
+/// Minimum number of bugs that the tests must miss, which shows that the simulator is needed.
 const INVISIBLE_MIN: usize = 6;
-/// Changed lines of a patch.
+/// Maximum number of changed lines in a patch.
 const LINES_MAX: usize = 10;
 
 struct Bug {
@@ -27,15 +28,20 @@ struct Bug {
     patch: String,
 }
 
-/// Finds the named bugs, or all, with the clean tree as control and a word on what the tests see.
+/// Runs the named bugs, or all, with the clean tree as a control, and reports which of them the
+/// tests detect.
 pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
-    let bugs = bugs(tree, names)?;
+    let bugs = match names {
+        [part] if part.contains('/') => nth_part(bugs(tree, &[])?, part)?,
+        names => bugs(tree, names)?,
+    };
     let copy = Copy::make(tree)?;
-    let is_full = names.is_empty();
+    // The first part also runs the control and the tests.
+    let is_full = names.is_empty() || names.first().is_some_and(|name| name.starts_with("1/"));
     if is_full {
-        println!("the clean tree over the same seeds:");
+        println!("the clean tree with the same seeds:");
         let status = copy.sim(&["run", SEEDS, "1"])?.status()?;
-        ensure!(status.success(), "the clean tree is not clean");
+        ensure!(status.success(), "the clean tree has a violation");
     }
     let (mut found, mut invisible) = (0, 0);
     println!(
@@ -48,9 +54,10 @@ pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
         let output = copy.sim(&["find", &bug.invariant, SEEDS])?.output()?;
         let seconds = began.elapsed().as_secs();
         let said = String::from_utf8_lossy(&output.stdout);
-        let said = said.lines().last().unwrap_or("nothing was said").to_owned();
+        let said = said.lines().last().unwrap_or("no output").to_owned();
         found += usize::from(output.status.success());
-        // The tests take longer than the simulator: they are asked until enough is known.
+        // The tests take longer than the simulator, so they run only until enough bugs are known to
+        // pass them.
         let tests = match is_full && invisible < INVISIBLE_MIN {
             true if copy.tests_pass()? => {
                 invisible += 1;
@@ -64,11 +71,26 @@ pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
         copy.apply(&bug.patch, &["--reverse"])?;
     }
     if is_full {
-        println!("bugs that the tests do not see: at least {invisible} of {INVISIBLE_MIN} wanted");
+        println!("bugs that the tests do not detect: {invisible}, required {INVISIBLE_MIN}");
     }
     println!("bugs found {found} of {}", bugs.len());
     let is_good = found == bugs.len() && (!is_full || invisible >= INVISIBLE_MIN);
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Selects the bugs of a part: `2/4` is the second of four.
+fn nth_part(bugs: Vec<Bug>, part: &str) -> anyhow::Result<Vec<Bug>> {
+    let numbers =
+        part.split_once('/').and_then(|(n, parts)| Some((n.parse().ok()?, parts.parse().ok()?)));
+    let Some((n @ 1.., parts)) = numbers.filter(|(n, parts): &(usize, usize)| n <= parts) else {
+        bail!("{part} is not a part such as 2/4");
+    };
+    Ok(bugs
+        .into_iter()
+        .enumerate()
+        .filter(|(at, _)| at % parts == n - 1)
+        .map(|(_, bug)| bug)
+        .collect())
 }
 
 fn bugs(tree: &Tree, names: &[String]) -> anyhow::Result<Vec<Bug>> {
@@ -97,7 +119,7 @@ fn bugs(tree: &Tree, names: &[String]) -> anyhow::Result<Vec<Bug>> {
     Ok(bugs)
 }
 
-/// A copy of the tree that can be broken, with a build directory that outlives it.
+/// A copy of the tree that can be patched. Its build directory is kept between runs.
 struct Copy {
     at: PathBuf,
     build: PathBuf,
@@ -115,7 +137,7 @@ impl Copy {
             std::fs::create_dir_all(target.parent().context("a file has a folder")?)?;
             std::fs::write(target, text)?;
         }
-        // Without a repository of its own git would look for one further up and patch nothing.
+        // Without a repository of its own, git would use the one above and patch nothing.
         let status = Command::new("git").args(["init", "--quiet"]).arg(&at).status()?;
         ensure!(status.success(), "git init failed");
         Ok(Copy { at, build })
@@ -126,7 +148,7 @@ impl Copy {
         std::fs::write(&file, patch)?;
         let mut git = Command::new("git");
         let status = git.current_dir(&self.at).arg("apply").args(options).arg(&file).status()?;
-        ensure!(status.success(), "a patch does not apply: bring it up to date");
+        ensure!(status.success(), "the patch does not apply; update it");
         Ok(())
     }
 
@@ -137,7 +159,7 @@ impl Copy {
         cargo
     }
 
-    /// The simulator of the copy.
+    /// Builds the simulator of the copy and returns the command.
     fn sim(&self, arguments: &[&str]) -> anyhow::Result<Command> {
         let build = ["build", "--quiet", "--profile", "bugs", "-p", "driftq-sim", "--bin", "sim"];
         let status = self.cargo(&build).status()?;

@@ -1,7 +1,8 @@
 //! No dependency cycle between folders of a crate, and none of more than three files.
 //!
-//! A file depends on the file that defines what it names: `pub use` is followed, tests are left out. Calls of
-//! methods are not seen, so a type may be extended in files above the one that defines it.
+//! A file depends on the file that defines what it names. `pub use` is followed, and tests are
+//! ignored. Method calls are not detected, so a type may be extended in files above the one that
+//! defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +46,7 @@ fn finding(what: &str, cycle: &BTreeSet<String>, edges: &Edges) -> Finding {
         1,
         format!("a dependency cycle of {} {what}: {}", members.len(), members.join(", ")),
         format!(
-            "move what both sides need below them; the dependencies are: {}",
+            "move the shared code below both sides; the dependencies are: {}",
             inside.join(", ")
         ),
     )
@@ -54,10 +55,10 @@ fn finding(what: &str, cycle: &BTreeSet<String>, edges: &Edges) -> Finding {
 /// Files of a crate by their module path.
 type Modules = BTreeMap<Vec<String>, String>;
 
-/// Every crate by its root folder: libraries, and programs that have a folder of their own.
+/// All crates by their root folder: libraries, and programs with a folder of their own.
 fn crates(tree: &Tree) -> BTreeMap<String, Modules> {
     let is_root = |path: &&str| path.ends_with("/lib.rs") || path.ends_with("/main.rs");
-    let paths = || tree.ending(".rs").map(|(path, _)| path).filter(|path| path.contains("src/"));
+    let paths = || tree.ending(".rs").map(|(path, _)| path).filter(|path| !path.contains("tests/"));
     let roots: BTreeSet<&str> = paths()
         .filter(is_root)
         .filter_map(|path| path.rsplit_once('/'))
@@ -70,7 +71,7 @@ fn crates(tree: &Tree) -> BTreeMap<String, Modules> {
             .rfind(|root| path.strip_prefix(**root).is_some_and(|below| below.starts_with('/')));
         let Some(root) = root else { continue };
         let below = path[root.len() + 1..].trim_end_matches(".rs");
-        // Each of these is a crate of one file.
+        // Each of these files is a crate.
         if below.starts_with("bin/") {
             continue;
         }
@@ -83,14 +84,14 @@ fn crates(tree: &Tree) -> BTreeMap<String, Modules> {
     crates
 }
 
-/// What one file names of its crate.
+/// The names of its crate that a file uses.
 #[derive(Default)]
 struct Names {
     /// Paths from the root of the crate.
     used: Vec<Vec<String>>,
-    /// Names that it passes on, and where they come from.
+    /// Re-exported names, and their paths.
     passed_on: BTreeMap<String, Vec<String>>,
-    /// Modules of tests.
+    /// Test modules.
     tests: Vec<String>,
 }
 
@@ -100,7 +101,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// A path from the root of the crate, if that is where it leads.
+    /// Returns the path from the root of the crate, if it is a path of this crate.
     fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
         let mut at = match path.first()?.as_str() {
             "crate" => Vec::new(),
@@ -133,7 +134,7 @@ impl Reader<'_> {
             UseTree::Rename(rename) => (with(&rename.ident.to_string()), rename.rename.to_string()),
             UseTree::Glob(_) => (before.to_vec(), "*".to_owned()),
         };
-        // `use child::Name` without `self` is a path too, if there is such a child.
+        // `use child::Name` without `self` is also a path, if the child exists.
         let path = self.absolute(&path).unwrap_or_else(|| [self.module, &path].concat());
         if is_public {
             self.names.passed_on.insert(name, path);
@@ -143,7 +144,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether only tests or fuzzers compile it.
+/// Whether it is compiled only for tests or fuzzing.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let condition = attribute.parse_args::<syn::Path>();
@@ -200,20 +201,20 @@ fn file_edges(tree: &Tree, files: &Modules) -> anyhow::Result<Edges> {
     Ok(edges)
 }
 
-/// The file that defines what a path names.
+/// Returns the file that defines what a path names.
 fn defining<'a>(
     files: &'a Modules,
     names: &BTreeMap<&[String], Names>,
     mut path: Vec<String>,
 ) -> Option<&'a String> {
-    // A chain of `pub use` is short.
+    // Chains of `pub use` are short.
     for _ in 0..8 {
         let depth = (0..=path.len()).rev().find(|depth| files.contains_key(&path[..*depth]))?;
         let (module, rest) = path.split_at(depth);
         let from = rest.first().and_then(|name| names[module].passed_on.get(name));
         match from {
             Some(from) => path = [from.as_slice(), &rest[1..]].concat(),
-            // What is only named in the root of a crate is a dependency on another crate.
+            // A name found only in the root of the crate belongs to another crate.
             None if module.is_empty() && rest.is_empty() => return None,
             None => return files.get(module),
         }
@@ -221,7 +222,8 @@ fn defining<'a>(
     None
 }
 
-/// Dependencies between what lies in one folder, for every folder: a file, and the folder of the same name, are one.
+/// Returns the dependencies inside each folder. A file and the folder of the same name are one
+/// unit.
 fn folder_edges(edges: &Edges) -> BTreeMap<String, Edges> {
     let mut by_folder: BTreeMap<String, Edges> = BTreeMap::new();
     for (from, to) in edges.iter().flat_map(|(from, to)| to.iter().map(move |to| (from, to))) {
@@ -246,7 +248,7 @@ fn has_folder(cycle: &BTreeSet<String>, files: &Modules) -> bool {
     cycle.iter().any(is_folder)
 }
 
-/// Sets of more than one node that reach each other.
+/// Returns the sets of two or more nodes that reach each other.
 fn cycles(edges: &Edges) -> Vec<BTreeSet<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =
         edges.keys().map(|from| (from, reach(edges, from))).collect();

@@ -1,5 +1,4 @@
-//! Decision records are numbered from 0001 without a gap and have the three sections a reader
-//! expects.
+//! Decision records are numbered from 0001 without a gap and have the three expected sections.
 
 use crate::tree::{Finding, Tree};
 
@@ -9,13 +8,13 @@ const SECTIONS: &[&str] = &["## Context", "## Decision", "## Consequences"];
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut expected = 1;
-    // Paths come in order, so numbers do too.
+    // Paths are sorted, so the numbers are too.
     for (path, text) in tree.texts().filter(|(path, _)| path.starts_with(FOLDER)) {
         let Some(number) = number(&path[FOLDER.len()..]) else {
             findings.push(Finding::new(
                 path,
                 1,
-                "is not named like a decision record",
+                "the name is not that of a decision record",
                 "name it NNNN-title-in-words.md",
             ));
             continue;
@@ -51,7 +50,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The number in a name like `0001-rows-not-commands.md`.
+/// Returns the number in a name such as `0001-rows-not-commands.md`.
 fn number(name: &str) -> Option<u32> {
     let (digits, title) = name.strip_suffix(".md")?.split_once('-')?;
     let is_title = !title.is_empty()
@@ -91,8 +90,8 @@ mod tests {
         assert_eq!(
             report(&check(&tree)),
             [
-                "docs/decisions/1-a.md:1: is not named like a decision record",
-                "docs/decisions/notes.md:1: is not named like a decision record",
+                "docs/decisions/1-a.md:1: the name is not that of a decision record",
+                "docs/decisions/notes.md:1: the name is not that of a decision record",
             ]
         );
     }

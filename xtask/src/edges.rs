@@ -1,7 +1,7 @@
-//! Which of our crates may use which.
+//! Which of our crates may depend on which.
 //!
-//! A crate exists for the sake of a boundary; the table below is those boundaries. Crates that are
-//! not written yet stand in it too.
+//! A crate exists for the sake of a boundary, and the table below lists those boundaries. It
+//! includes crates that are not written yet.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::tree::{Finding, Tree};
 
-/// A crate and what it may use of ours: always, and in its tests as well.
+/// A crate, the crates of ours that it may use, and those that only its tests may use.
 struct Rule {
     name: &'static str,
     uses: &'static [&'static str],
@@ -36,7 +36,8 @@ const RULES: &[Rule] = &[
         uses: &["driftq-core", "driftq-storage", "driftq-checker"],
         tests_use: &[],
     },
-    // The engine on PostgreSQL is measured in its process, and its traps are tested with its clusters.
+    // The PostgreSQL engine is benchmarked in process, and its failure cases are tested with the
+    // harness.
     Rule {
         name: "driftq-e2e",
         uses: &["driftq-checker", "driftq-api", "driftq-core", "driftq-storage", "driftq-sim"],
@@ -52,13 +53,13 @@ pub(crate) struct Member {
     uses: Vec<Use>,
 }
 
-/// A line under some `[dependencies]`.
+/// A dependency in a manifest.
 struct Use {
     name: String,
     in_tests_only: bool,
 }
 
-/// The members of the workspace, as cargo sees them.
+/// Returns the members of the workspace, from `cargo metadata`.
 pub(crate) fn workspace(tree: &Tree) -> anyhow::Result<Vec<Member>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -110,7 +111,7 @@ pub(crate) fn check(tree: &Tree, members: &[Member]) -> Vec<Finding> {
                 &member.manifest,
                 line_of(tree, &member.manifest, "name", false),
                 format!("crate {} is not in the table of crate edges", member.name),
-                "make it a module, or name its boundary in ARCHITECTURE.md and in xtask/src/edges.rs",
+                "make it a module, or add it to ARCHITECTURE.md and xtask/src/edges.rs",
             ));
             continue;
         };
@@ -124,7 +125,7 @@ pub(crate) fn check(tree: &Tree, members: &[Member]) -> Vec<Finding> {
                     &member.manifest,
                     line_of(tree, &member.manifest, &used.name, used.in_tests_only),
                     format!("{} may not use {}{place}", member.name, used.name),
-                    "move what is needed to the crate that may be used; the table is in xtask/src/edges.rs",
+                    "move the code to a crate that may be used; the table is in xtask/src/edges.rs",
                 ));
             }
         }
@@ -132,7 +133,7 @@ pub(crate) fn check(tree: &Tree, members: &[Member]) -> Vec<Finding> {
     findings
 }
 
-/// Where a manifest speaks of `name`, in a section for tests or in another; 1 if it cannot be seen.
+/// Returns the line of a manifest that contains `name`, in or outside of a section for tests, or 1.
 fn line_of(tree: &Tree, manifest: &str, name: &str, in_tests_only: bool) -> usize {
     let text = tree.files.get(manifest).map_or("", String::as_str);
     let mut is_in_section = !in_tests_only;

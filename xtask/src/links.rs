@@ -1,4 +1,5 @@
-//! Relative links in documents lead somewhere: to a file of the repository, and to a heading in it.
+//! Relative links in documents must lead to a file of the repository and, if named, to a heading in
+//! it.
 
 use crate::tree::{Finding, Tree};
 
@@ -11,7 +12,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
                     path,
                     line,
                     format!("link `{target}` {wrong}"),
-                    "correct the link, or add what it promises in the same change",
+                    "correct the link, or add its target in the same change",
                 ));
             }
         }
@@ -19,7 +20,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Why a link of the document `from` leads nowhere.
+/// Returns why a link in the document `from` is broken, if it is.
 fn fault(tree: &Tree, from: &str, target: &str) -> Option<&'static str> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -34,16 +35,16 @@ fn fault(tree: &Tree, from: &str, target: &str) -> Option<&'static str> {
         }
     };
     if !tree.has(&path) {
-        return Some("leads to no file of the repository");
+        return Some("does not lead to a file of the repository");
     }
     let text = tree.files.get(&path).map_or("", String::as_str);
     if path.ends_with(".md") && !heading.is_empty() && !anchors(text).any(|a| a == heading) {
-        return Some("leads to no heading");
+        return Some("does not lead to a heading");
     }
     None
 }
 
-/// The path below the root that `target` means in a document at `from`.
+/// Returns the path below the root to which `target` refers in a document at `from`.
 fn resolve(from: &str, target: &str) -> Option<String> {
     if target.starts_with('/') {
         return None;
@@ -62,7 +63,7 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Lines of prose with their numbers: code blocks left out.
+/// Returns the lines outside code blocks, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -72,11 +73,11 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Link targets with their lines: `[text](target)` and `[name]: target`, outside code.
+/// Returns link targets with their lines: `[text](target)` and `[name]: target`, outside code.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut links = Vec::new();
     for (number, line) in prose(text) {
-        // Between backticks is code: every second piece.
+        // Every second piece is between backticks, so it is code.
         for piece in line.split('`').step_by(2) {
             for rest in piece.split("](").skip(1) {
                 links.push((number, first(rest)));
@@ -91,12 +92,12 @@ fn links(text: &str) -> Vec<(usize, &str)> {
     links
 }
 
-/// A target ends at its bracket, or where its title begins.
+/// Returns the target without its closing parenthesis or title.
 fn first(text: &str) -> &str {
     text.split([')', ' ']).next().unwrap_or(text)
 }
 
-/// The names under which headings are reached.
+/// Returns the anchors of all headings.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
     prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| {
         let heading = line.trim_start_matches('#').trim();
@@ -117,8 +118,8 @@ mod tests {
         assert_eq!(
             report(&check(&tree)),
             [
-                "docs/a.md:3: link `b.md` leads to no file of the repository",
-                "docs/a.md:3: link `../c.md` leads to no file of the repository",
+                "docs/a.md:3: link `b.md` does not lead to a file of the repository",
+                "docs/a.md:3: link `../c.md` does not lead to a file of the repository",
             ]
         );
     }
@@ -130,8 +131,8 @@ mod tests {
         assert_eq!(
             report(&check(&tree)),
             [
-                "a.md:2: link `#three` leads to no heading",
-                "a.md:2: link `b.md#four` leads to no heading"
+                "a.md:2: link `#three` does not lead to a heading",
+                "a.md:2: link `b.md#four` does not lead to a heading"
             ]
         );
     }

@@ -1,19 +1,28 @@
-//! Chores of the repository. `cargo run -p xtask -- tidy` holds the tree against rules that no
-//! compiler knows; `bugs` puts the simulator to the test; `readme` types what readers are told to type.
+//! Maintenance tasks of the repository, run with `cargo run -p xtask -- TASK`:
 //!
-//! One file per rule; each takes the files and returns what is wrong. A finding says where, what,
-//! and what to do about it. The same run is a test, so `just test` fails where `just tidy` does.
+//! - `tidy` checks rules that no compiler checks.
+//! - `bugs` checks that the simulator finds seeded bugs.
+//! - `readme` runs the commands in the documents.
+//! - `small` checks the size and the start of a binary.
+//! - `release-check` runs the proofs that take too long for CI.
+//!
+//! One file per rule. Each rule takes the files and returns findings. A finding names the place,
+//! the problem and the fix. The same run is a test, so `just test` fails where `just tidy` does.
 
 #![expect(clippy::print_stdout, reason = "findings are this program's output")]
 
 mod bugs;
+mod commits;
 mod cycles;
 mod decisions;
 mod edges;
 mod invariants;
 mod links;
+mod names;
+mod phrases;
 mod proofs;
 mod readme;
+mod release;
 mod traces;
 mod tree;
 mod words;
@@ -22,7 +31,7 @@ use std::process::ExitCode;
 
 use tree::{Finding, Tree};
 
-const USAGE: &str = "usage: cargo run -p xtask -- tidy | bugs [NAME…] | readme | small BINARY";
+const USAGE: &str = "usage: cargo run -p xtask -- tidy | bugs [NAME…|PART/PARTS] | readme | small BINARY | release-check [STAGE…]";
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +41,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Some((verb, [])) if verb == "readme" => readme::run(&tree),
         Some((verb, [binary])) if verb == "small" => readme::small(&tree, binary),
         Some((verb, names)) if verb == "bugs" => bugs::run(&tree, names),
+        Some((verb, names)) if verb == "release-check" => release::run(&tree, names),
         Some(_) | None => anyhow::bail!(USAGE),
     }
 }
@@ -55,6 +65,9 @@ fn tidy(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
     findings.extend(decisions::check(tree));
     findings.extend(cycles::check(tree)?);
     findings.extend(invariants::check(tree)?);
+    findings.extend(names::check(tree)?);
+    findings.extend(phrases::check(tree));
+    findings.extend(commits::check(tree)?);
     Ok(findings)
 }
 

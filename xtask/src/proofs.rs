@@ -1,14 +1,14 @@
-//! What the README promises, a test or a recipe shows: the last column of a table that says `shown by`
-//! names some that exist.
+//! Every guarantee in docs/guarantees.md has evidence: the last column of a table headed `shown by`
+//! names tests or recipes that exist.
 
 use std::collections::BTreeSet;
 
 use crate::tree::{Finding, Tree};
 
-const README: &str = "README.md";
+const PAGE: &str = "docs/guarantees.md";
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let text = tree.files.get(README).map_or("", String::as_str);
+    let text = tree.files.get(PAGE).map_or("", String::as_str);
     let known = known(tree);
     let mut findings = Vec::new();
     let mut is_shown = false;
@@ -22,13 +22,13 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         } else if is_shown && !cell.starts_with("--") {
             let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
             if names.is_empty() {
-                let fix = "name a test, or a recipe as `just …`; without one it is not promised";
-                findings.push(Finding::new(README, index + 1, "nothing shows this", fix));
+                let fix = "name a test, or a recipe as `just …`, or delete the guarantee";
+                findings.push(Finding::new(PAGE, index + 1, "no evidence is named", fix));
             }
             for name in names.into_iter().filter(|name| !known.contains(*name)) {
                 let fix = "name a test that exists, or a recipe as `just …`";
                 let wrong = format!("`{name}` is neither a test nor a recipe");
-                findings.push(Finding::new(README, index + 1, wrong, fix));
+                findings.push(Finding::new(PAGE, index + 1, wrong, fix));
             }
         }
     }
@@ -40,7 +40,7 @@ fn last_cell(line: &str) -> Option<&str> {
     row.rsplit('|').next().map(str::trim)
 }
 
-/// Tests by their names, recipes as `just NAME`.
+/// Returns tests by their names, and recipes as `just NAME`.
 fn known(tree: &Tree) -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     for (_, text) in tree.ending(".rs") {
@@ -70,16 +70,17 @@ mod tests {
 
     #[test]
     fn a_promise_that_nothing_shows_is_found() {
-        let readme = "| a | shown by |\n|---|---|\n| b | `holds` |\n| c | `just crash` |\n\
+        let page = "| a | shown by |\n|---|---|\n| b | `holds` |\n| c | `just crash` |\n\
             | d | |\n| e | `lost` |\n| f | `just lost` |\n\n| g | other |\n| h | `lost` |\n";
         let rust = "#[test]\nfn holds() {}\nfn lost() {}\n";
-        let files = [("README.md", readme), ("a.rs", rust), ("justfile", "crash N='1':\n    x\n")];
+        let files =
+            [("docs/guarantees.md", page), ("a.rs", rust), ("justfile", "crash N='1':\n    x\n")];
         assert_eq!(
             report(&check(&Tree::of(&files))),
             [
-                "README.md:5: nothing shows this",
-                "README.md:6: `lost` is neither a test nor a recipe",
-                "README.md:7: `just lost` is neither a test nor a recipe",
+                "docs/guarantees.md:5: no evidence is named",
+                "docs/guarantees.md:6: `lost` is neither a test nor a recipe",
+                "docs/guarantees.md:7: `just lost` is neither a test nor a recipe",
             ]
         );
     }

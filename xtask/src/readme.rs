@@ -1,14 +1,15 @@
-//! What readers are told to type, typed: the `console` blocks of documents, and the tour of `driftq dev`.
+//! Runs the commands that documents and `driftq dev` show to readers: the `console` blocks of
+//! documents, and the tour of `driftq dev`.
 //!
-//! Each document has an empty directory. A line fails the run if its command does, or if it prints
-//! something else than the document shows:
+//! Each document has an empty directory. A line fails the run if its command fails, or if its
+//! output differs from the document:
 //!
-//! 1. `…` stands for anything in a line; alone on a line, for any lines.
-//! 2. `127.0.0.1:8080` becomes an address that is free here.
-//! 3. `cargo install` is run in the repository, unoptimised and into a directory of its own.
-//! 4. `driftq dev` and `driftq serve` go on until the next of them or the end of the document; then they
-//!    are interrupted, and what they printed is compared.
-//! 5. A line that shows a refusal (`"error":`) fails, and must.
+//! 1. `…` matches any text in a line; alone on a line, any number of lines.
+//! 2. `127.0.0.1:8080` is replaced by a free address.
+//! 3. `cargo install` runs in the repository, unoptimised, and installs into a temporary directory.
+//! 4. `driftq dev` and `driftq serve` run until the next such line or the end of the document. Then
+//!    they are interrupted, and their output is compared.
+//! 5. A line whose output is a rejection (`"error":`) must fail.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -20,21 +21,31 @@ use anyhow::{Context, bail, ensure};
 
 use crate::tree::Tree;
 
-const DOCUMENTS: [&str; 2] = ["README.md", "docs/operating.md"];
+const DOCUMENTS: [&str; 9] = [
+    "README.md",
+    "docs/tutorial.md",
+    "docs/how-to/back-up-and-restore.md",
+    "docs/how-to/keep-your-queue.md",
+    "docs/how-to/monitor.md",
+    "docs/how-to/run-a-server.md",
+    "docs/how-to/run-several-nodes.md",
+    "docs/how-to/solve-problems.md",
+    "docs/how-to/upgrade.md",
+];
 const ADDRESS: &str = "127.0.0.1:8080";
 const FIRST_ACK_MAX: Duration = Duration::from_secs(1);
 const BINARY_BYTES_MAX: u64 = 25_000_000;
-/// How long a server may take to begin, and to end.
+/// How long a server may take to start and to exit.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Printed before each command, so that what they print can be told apart.
+/// Printed before each command, so that their outputs can be separated.
 const MARK: char = '\u{1e}';
 
-/// Types every document, then the tour.
+/// Runs every document, then the tour.
 pub(crate) fn run(tree: &Tree) -> anyhow::Result<ExitCode> {
     let scratch = Scratch::new()?;
     let mut typed = 0;
     for path in DOCUMENTS {
-        let text = tree.files.get(path).with_context(|| format!("there is no {path}"))?;
+        let text = tree.files.get(path).with_context(|| format!("{path} does not exist"))?;
         let mut reader = Reader::new(tree, &scratch, path)?;
         for block in blocks(text) {
             typed += block.len();
@@ -44,13 +55,13 @@ pub(crate) fn run(tree: &Tree) -> anyhow::Result<ExitCode> {
     }
     let first_ack = take_tours(tree, &scratch)?;
     println!(
-        "readme: {typed} lines typed, first ack of the tour after {} ms",
+        "readme: {typed} commands run, first ack of the tour after {} ms",
         first_ack.as_millis()
     );
     Ok(ExitCode::SUCCESS)
 }
 
-/// Is a binary small, and is `driftq dev` quick?
+/// Checks the size of a binary and the start of `driftq dev`.
 pub(crate) fn small(tree: &Tree, binary: &str) -> anyhow::Result<ExitCode> {
     let bytes = fs::metadata(binary).with_context(|| binary.to_owned())?.len();
     let scratch = Scratch::new()?;
@@ -63,7 +74,7 @@ pub(crate) fn small(tree: &Tree, binary: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A command and what it should print, if that is known.
+/// A command and its expected output, if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
     command: String,
@@ -84,7 +95,8 @@ impl Line {
     }
 }
 
-/// The `console` blocks of a document: commands after `$ ` (and `> ` where they go on), then what they print.
+/// Returns the `console` blocks of a document: commands after `$ ` (continued after `> `), followed
+/// by their output.
 fn blocks(text: &str) -> Vec<Vec<Line>> {
     let mut blocks = Vec::new();
     let mut block: Option<Vec<Line>> = None;
@@ -111,14 +123,15 @@ fn read(lines: &mut Vec<Line>, line: &str) {
     }
 }
 
-/// The tour of `driftq dev`, with and without a topic of one's own. How long the first ack took, at worst.
+/// Runs the tour of `driftq dev`, with and without a topic. Returns the longest time until the
+/// first ack.
 fn take_tours(tree: &Tree, scratch: &Scratch) -> anyhow::Result<Duration> {
     let mut longest = Duration::ZERO;
     for command in ["driftq dev", "driftq dev --topic orders:3"] {
         let mut reader = Reader::new(tree, scratch, command)?;
         let began = Instant::now();
         reader.follow(&[Line { command: command.to_owned(), shown: None }])?;
-        // It listens before it has printed all of it.
+        // The server listens before it has printed the entire tour.
         let is_whole = |text: &str| text.contains("/ack") && text.ends_with('\n');
         while !is_whole(&reader.printed()?) && began.elapsed() < FIRST_ACK_MAX {
             std::thread::sleep(Duration::from_millis(5));
@@ -128,13 +141,13 @@ fn take_tours(tree: &Tree, scratch: &Scratch) -> anyhow::Result<Duration> {
         let (to_ack, rest) = tour.split_at(ack.context("a tour has an ack")? + 1);
         reader.follow(to_ack).with_context(|| command.to_owned())?;
         longest = longest.max(began.elapsed());
-        // Variables do not outlive their block.
+        // Each block runs in a shell of its own, so variables are set again.
         let again = [&to_ack[..1], rest].concat();
         reader.follow(&again).with_context(|| command.to_owned())?;
         let farewell = reader.finish()?;
-        ensure!(farewell.contains("forgotten: 1 message."), "{command} ends with {farewell}");
-        let kept = indented(farewell.split("forgotten:").nth(1).unwrap_or_default());
-        ensure!(!kept.is_empty(), "{command} does not say how to keep things");
+        ensure!(farewell.contains("discarded: 1 message."), "{command} ends with {farewell}");
+        let kept = indented(farewell.split("discarded:").nth(1).unwrap_or_default());
+        ensure!(!kept.is_empty(), "{command} does not print how to keep data");
         reader.follow(&kept).with_context(|| command.to_owned())?;
         reader.finish()?;
     }
@@ -142,20 +155,20 @@ fn take_tours(tree: &Tree, scratch: &Scratch) -> anyhow::Result<Duration> {
     Ok(longest)
 }
 
-/// Commands that a program tells its user to type.
+/// Returns the commands that a program prints for its user.
 fn indented(text: &str) -> Vec<Line> {
     let lines = text.lines().filter_map(|line| line.strip_prefix("  "));
     lines.map(|line| Line { command: line.to_owned(), shown: None }).collect()
 }
 
-/// A directory that goes away.
+/// A temporary directory.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> anyhow::Result<Scratch> {
         let path = std::env::temp_dir().join(format!("driftq-readme-{}", std::process::id()));
         fs::create_dir_all(&path)?;
-        // A refusal of the server is a failure of the line.
+        // Makes curl fail if the server rejects a request.
         fs::write(path.join(".curlrc"), "fail-with-body\n")?;
         Ok(Scratch(path))
     }
@@ -167,12 +180,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left lies where the system cleans up.
+        // If the removal fails, the rest stays in the system's temporary directory.
         let _left = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Somebody who types what a document says.
+/// A simulated reader who runs the commands of a document.
 struct Reader<'a> {
     repository: &'a Path,
     scratch: &'a Scratch,
@@ -189,7 +202,7 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has ended, or the run has failed already.
+        // It has exited, or the run has failed already.
         let _ended = self.child.kill();
     }
 }
@@ -202,7 +215,7 @@ impl<'a> Reader<'a> {
         Ok(Reader { repository: &tree.root, scratch, directory, address, server: None })
     }
 
-    /// Types the lines of one block.
+    /// Runs the lines of one block.
     fn follow(&mut self, lines: &[Line]) -> anyhow::Result<()> {
         let mut rest = lines;
         while let Some((line, after)) = rest.split_first() {
@@ -258,23 +271,23 @@ impl<'a> Reader<'a> {
         let began = Instant::now();
         loop {
             let printed = fs::read_to_string(&server.output)?;
-            // The line after it shows that it was written whole.
+            // A trailing line break shows that the line is complete.
             if printed.contains("listening on http://") && printed.ends_with('\n') {
                 return Ok(());
             }
             let is_over = server.child.try_wait()?.is_some() || began.elapsed() > PATIENCE;
-            ensure!(!is_over, "`{}` does not serve:\n{printed}", server.line.command);
+            ensure!(!is_over, "`{}` does not start:\n{printed}", server.line.command);
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// What the server has printed so far.
+    /// The output of the server so far.
     fn printed(&self) -> anyhow::Result<String> {
-        let server = self.server.as_ref().context("a server runs")?;
+        let server = self.server.as_ref().context("no server is running")?;
         Ok(fs::read_to_string(&server.output)?)
     }
 
-    /// Runs commands one after the other in one shell, and compares what each printed.
+    /// Runs commands one after another in one shell, and compares the output of each.
     fn type_in(&self, lines: &[Line]) -> anyhow::Result<()> {
         let typed = |line: &Line| {
             if line.is_refused() {
@@ -291,13 +304,13 @@ impl<'a> Reader<'a> {
         for line in lines {
             let Some(answer) = answers.next() else { bail!("not run: {}", line.command) };
             let is_last = answers.clone().next().is_none();
-            ensure!(ran.status.success() || !is_last, "`{}` fails:\n{answer}", line.command);
+            ensure!(ran.status.success() || !is_last, "`{}` failed:\n{answer}", line.command);
             compare(line, answer)?;
         }
         Ok(())
     }
 
-    /// Interrupts the server, if one runs, and returns what it printed.
+    /// Interrupts the server, if one is running, and returns its output.
     fn finish(&mut self) -> anyhow::Result<String> {
         let Some(mut server) = self.server.take() else { return Ok(String::new()) };
         let kill = format!("kill -s INT {}", server.child.id());
@@ -307,10 +320,10 @@ impl<'a> Reader<'a> {
             if let Some(status) = server.child.try_wait()? {
                 break status;
             }
-            ensure!(began.elapsed() < PATIENCE, "`{}` does not end", server.line.command);
+            ensure!(began.elapsed() < PATIENCE, "`{}` did not exit", server.line.command);
             std::thread::sleep(Duration::from_millis(2));
         };
-        ensure!(status.success(), "`{}` ends with {status}", server.line.command);
+        ensure!(status.success(), "`{}` exited with {status}", server.line.command);
         let printed = fs::read_to_string(&server.output)?.replace(&self.address, ADDRESS);
         compare(&server.line, &printed)?;
         Ok(printed)
@@ -323,7 +336,7 @@ fn compare(line: &Line, printed: &str) -> anyhow::Result<()> {
         text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()
     };
     let is_same = are_as_shown(&trimmed(shown), &trimmed(printed));
-    ensure!(is_same, "`{}` prints\n{printed}\nwhere this is shown\n{shown}", line.command);
+    ensure!(is_same, "`{}` printed\n{printed}\nexpected\n{shown}", line.command);
     Ok(())
 }
 

@@ -1,10 +1,11 @@
-//! No line tells on which machine it was written: no path of one, no host that only it can reach.
+//! No line may reveal the machine on which it was written, by a path or by a host that only that
+//! machine can reach.
 //!
-//! Paths are named; hosts are the other way round: those a reader may be sent to are listed.
+//! Paths are a list of forbidden ones. Hosts are a list of allowed ones.
 
 use crate::tree::{Finding, Tree};
 
-/// Where things lie on one machine and on no other. Split, so that this list is not found.
+/// Paths that exist on one machine only. Split, so that the rule does not find this list.
 const PATHS: &[&str] = &[
     concat!("/wo", "rk/"),
     concat!("/ro", "ot/"),
@@ -12,7 +13,7 @@ const PATHS: &[&str] = &[
     concat!("../sha", "red"),
 ];
 
-/// Hosts that anyone can reach, or that are this machine or nobody by definition.
+/// Hosts that anyone can reach, and names that are local or reserved.
 const HOSTS: &[&str] = &[
     "127.0.0.1",
     "[::1]",
@@ -24,8 +25,10 @@ const HOSTS: &[&str] = &[
     "keepachangelog.com",
     "localhost",
     "nexte.st",
+    "rustup.rs",
     "semver.org",
     "www.apache.org",
+    "www.w3.org",
     "www.postgresql.org",
     "www.sqlite.org",
 ];
@@ -38,16 +41,16 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
                 findings.push(Finding::new(
                     path,
                     index + 1,
-                    format!("`{found}` is a place on one machine"),
-                    "write the path below the root of the repository, or say what is meant in words",
+                    format!("`{found}` is a path on one machine"),
+                    "write the path below the root of the repository, or describe it",
                 ));
             }
             if let Some(host) = hosts(line).find(|host| !is_known(host)) {
                 findings.push(Finding::new(
                     path,
                     index + 1,
-                    format!("host `{host}` is not one that readers are sent to"),
-                    "leave it out; if anyone can reach it, add it to HOSTS in xtask/src/traces.rs",
+                    format!("host `{host}` is not a known public host"),
+                    "remove it, or add a public host to HOSTS in xtask/src/traces.rs",
                 ));
             }
         }
@@ -55,7 +58,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Names below `example` are nobody's, and for documents (RFC 2606).
+/// Names below `example` are reserved for documentation (RFC 2606).
 fn is_known(host: &str) -> bool {
     HOSTS.contains(&host) || host.ends_with(".example")
 }
@@ -96,7 +99,7 @@ mod tests {
             let text = format!("one\nsee {path}x for more\n");
             assert_eq!(
                 report(&check(&Tree::of(&[("a.toml", &text)]))),
-                [format!("a.toml:2: `{path}` is a place on one machine")]
+                [format!("a.toml:2: `{path}` is a path on one machine")]
             );
         }
     }
@@ -114,7 +117,7 @@ mod tests {
         let text = concat!("index = \"http", "s://user@mirror.internal:8080/simple\"\n");
         assert_eq!(
             report(&check(&Tree::of(&[("pip.conf", text)]))),
-            ["pip.conf:1: host `mirror.internal` is not one that readers are sent to"]
+            ["pip.conf:1: host `mirror.internal` is not a known public host"]
         );
     }
 

@@ -1,4 +1,4 @@
-//! The files a rule looks at, and what it says about them.
+//! The files of the repository, and the findings of rules.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,14 +10,14 @@ use anyhow::{Context, ensure};
 /// The files of the repository: tracked ones, and new ones that git does not ignore.
 #[derive(Default)]
 pub(crate) struct Tree {
-    /// Where the repository begins.
+    /// The root of the repository.
     pub(crate) root: PathBuf,
-    /// From a path below the root, with `/`, to the text; empty where the file is not text.
+    /// Paths below the root, with `/`, and their texts. The text is empty if the file is not text.
     pub(crate) files: BTreeMap<String, String>,
 }
 
 impl Tree {
-    /// Reads the repository around the current directory.
+    /// Reads the repository of the current directory.
     pub(crate) fn read() -> anyhow::Result<Tree> {
         let here = PathBuf::from(".");
         let root = PathBuf::from(git(&here, &["rev-parse", "--show-toplevel"])?.trim_end());
@@ -34,17 +34,17 @@ impl Tree {
         Ok(Tree { root, files })
     }
 
-    /// Paths and texts of files whose name ends so.
+    /// Returns the paths and texts of files whose path ends with `suffix`.
     pub(crate) fn ending(&self, suffix: &'static str) -> impl Iterator<Item = (&str, &str)> {
         self.texts().filter(move |(path, _)| path.ends_with(suffix))
     }
 
-    /// Paths and texts of all files.
+    /// Returns the paths and texts of all files.
     pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// Whether a path is a file, or a folder that holds one.
+    /// Whether a path is a file, or a folder that contains one.
     pub(crate) fn has(&self, path: &str) -> bool {
         let below = format!("{path}/");
         self.files.contains_key(path)
@@ -52,7 +52,7 @@ impl Tree {
             || self.files.range(below.clone()..).next().is_some_and(|(p, _)| p.starts_with(&below))
     }
 
-    /// A tree made of paths and texts.
+    /// Creates a tree from paths and texts.
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Tree {
         let own = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
@@ -60,7 +60,7 @@ impl Tree {
     }
 }
 
-fn git(directory: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+pub(crate) fn git(directory: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("git")
         .current_dir(directory)
         .args(arguments)
@@ -71,7 +71,7 @@ fn git(directory: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).context("a path is not UTF-8")
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     path: String,
@@ -99,7 +99,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a rule found, as text.
+/// Formats findings for comparison.
 #[cfg(test)]
 pub(crate) fn report(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|f| format!("{}:{}: {}", f.path, f.line, f.wrong)).collect()

@@ -1,8 +1,8 @@
-//! Words and names that say nothing, or that something is unfinished.
+//! Marks of unfinished work, and names without meaning.
 
 use crate::tree::{Finding, Tree};
 
-/// Marks of unfinished work. Split, so that this list is not found.
+/// Marks of unfinished work. Split, so that the rule does not find this list.
 const MARKS: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// Names of files, folders and modules that fit any content.
@@ -23,7 +23,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
                     path,
                     index + 1,
                     format!("`{mark}` marks unfinished work"),
-                    "finish it, or say in a sentence what does not hold and why",
+                    "finish it, or describe the limitation in a sentence",
                 ));
             }
             if path.ends_with(".rs")
@@ -41,7 +41,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A file or folder name up to its first dot; names that begin with a dot have none.
+/// Returns a file or folder name up to its first dot. Names that begin with a dot have none.
 fn stem(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
@@ -50,7 +50,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_alphanumeric() && c != '_')
 }
 
-/// The module that a line of Rust declares.
+/// Returns the module that a line of Rust declares.
 fn module(line: &str) -> Option<&str> {
     let line = line.trim_start();
     if line.starts_with("//") {

@@ -14,7 +14,7 @@ pub struct Chains {
     pub chains: Vec<Chain>,
 }
 
-/// How far a chain goes.
+/// The last record of a chain: its number and hash.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Chain {
@@ -38,14 +38,15 @@ pub struct Records {
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Link {
-    /// As it was hashed, byte for byte.
+    /// The record as it was hashed, byte for byte.
     #[schema(value_type = Record)]
     pub record: Box<RawValue>,
     #[schema(value_type = ChainHash)]
     pub hash: String,
 }
 
-/// What a record says, for the OpenAPI document. Nothing here is ever made: the core writes the text.
+// Only for the OpenAPI document and never instantiated: the core writes the text of a record.
+/// A record of an accepted decision.
 #[derive(Debug, ToSchema)]
 #[schema(as = AuditRecord)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]

@@ -1,10 +1,10 @@
-//! Bytes on the wire: base64 of the standard alphabet, padded, in one piece.
+//! Bytes in requests: base64 in the standard alphabet, padded, in one piece.
 
 use data_encoding::BASE64;
 
-/// The bytes of a text, if it is the one text of those bytes.
+/// Decodes a text, if it is the canonical encoding of its bytes.
 pub fn from_base64(text: &str) -> Option<Vec<u8>> {
-    // The library also takes padded pieces one after the other.
+    // The library also accepts several padded pieces in a row.
     let is_one_piece = !text.trim_end_matches('=').contains('=');
     BASE64.decode(text.as_bytes()).ok().filter(|_| is_one_piece)
 }

@@ -10,7 +10,7 @@ use crate::Time;
 #[serde(deny_unknown_fields)]
 pub struct ConfirmClock {}
 
-/// A forward jump of the clock that is followed from now on.
+/// A forward jump of the clock that was confirmed and is followed from now on.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct ConfirmedClock {
@@ -18,7 +18,7 @@ pub struct ConfirmedClock {
     pub now: Time,
 }
 
-/// A forward jump of the clock that is not followed.
+/// A forward jump of the clock that is not followed until it is confirmed.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct HeldClock {

@@ -42,7 +42,7 @@ pub struct Shards {
     pub shards: Vec<Shard>,
 }
 
-/// A shard, and who serves it.
+/// A shard, and the node that serves it.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Shard {
@@ -66,7 +66,7 @@ pub struct Shard {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveShard {
-    /// If absent, the shard is spread like the others.
+    /// The node to pin the shard to. If absent, the shard is assigned like the others.
     #[schema(value_type = Option<NodeId>)]
     pub node: Option<String>,
 }

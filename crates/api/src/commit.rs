@@ -39,7 +39,7 @@ pub struct Commit {
     pub result: Option<Box<RawValue>>,
 }
 
-/// All of it is done.
+/// The response to `POST /v1/commit`.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Committed {
@@ -52,13 +52,13 @@ pub struct Committed {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Produced {
-    /// Stored.
+    /// The message was stored.
     Stored(Receipt),
-    /// On its way to another shard.
+    /// The message is in transit to another shard.
     Queued(Queued),
 }
 
-/// A message on its way: durable, and arrives once.
+/// A message in transit to another shard. It is durable and is stored there exactly once.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Queued {

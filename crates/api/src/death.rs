@@ -27,7 +27,7 @@ pub struct Death {
     pub idempotency_key: Option<String>,
 }
 
-/// Where the message was.
+/// The position of the message before it was dead-lettered.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Origin {

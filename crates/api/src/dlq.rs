@@ -12,7 +12,7 @@ use crate::schema::{MessageId, PageCursor};
 use crate::strict::{optional_object, optional_texts};
 use crate::words::{DeadLetterState, DeathReason, RedrivenStatus};
 
-/// Which dead letters are meant.
+/// Selects dead letters. Those that match every field that is set are selected.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = DeadLetterFilter)]
 #[serde(deny_unknown_fields)]
@@ -43,13 +43,13 @@ pub struct DeadLetter<'a> {
     pub dlq: Death,
     pub state: DeadLetterState,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub redriven: Option<Comeback>,
+    pub redriven: Option<RedriveInfo>,
 }
 
-/// Who brought a dead letter back, why, when and as what.
+/// The redrive of a dead letter.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
-pub struct Comeback {
+pub struct RedriveInfo {
     pub by: String,
     pub reason: String,
     pub at: Time,
@@ -70,7 +70,7 @@ pub struct DeadLetters<'a> {
     pub next_cursor: Option<String>,
 }
 
-/// How many died of an error.
+/// The number of dead letters with an error.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct ErrorCount {
@@ -97,7 +97,7 @@ pub struct Redrive {
     pub reason: Option<String>,
 }
 
-/// The answer to a redrive.
+/// The result of a redrive.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RedrivenMany)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
@@ -108,7 +108,7 @@ pub struct Redriven {
     pub results: Vec<crate::message::Item<RedrivenOne>>,
 }
 
-/// What became of one.
+/// The result for one dead letter.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct RedrivenOne {
@@ -119,7 +119,7 @@ pub struct RedrivenOne {
     pub new: Option<Place>,
 }
 
-/// Where a message is.
+/// The position of a message.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Place {
@@ -144,9 +144,9 @@ pub struct Purge {
     pub reason: Option<String>,
 }
 
-/// The answer to a purge.
+/// The result of a purge.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Purged {
-    /// How many are gone.
+    /// The number of dead letters that were deleted.
     pub purged: u64,
 }

@@ -15,7 +15,7 @@ use crate::words::{
     FinishStatus, Keep, OnDoubt, ResolvedAs,
 };
 
-/// `POST /v1/effects/begin`, and `reacquire` without what belongs to a first begin.
+/// `POST /v1/effects/begin`.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
@@ -62,7 +62,7 @@ pub struct Reacquire {
     pub nonce: Option<String>,
 }
 
-/// What to do, and what is known.
+/// The decision about an effect, and what is recorded about it.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Began {
@@ -107,7 +107,7 @@ pub struct Began {
     pub replay_until: Option<Time>,
 }
 
-/// Whose outcome is not known.
+/// An execution whose outcome is unknown.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Doubt {
@@ -137,7 +137,7 @@ pub struct Finish {
     pub downstream_key: Option<Keep>,
 }
 
-/// It ended so.
+/// The response to `POST /v1/effects/finish`.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Finished {
@@ -158,7 +158,7 @@ pub struct Extend {
     pub lease_ms: Option<LeaseMs>,
 }
 
-/// The new end.
+/// The response to `POST /v1/effects/extend`.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = EffectExtended)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
@@ -193,7 +193,7 @@ pub struct Resolve {
     pub reason: String,
 }
 
-/// Who ended doubt.
+/// The resolution of an effect by a person.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Resolution {
@@ -277,9 +277,9 @@ pub struct Effects {
 /// `GET /v1/effects`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-pub enum Looked {
-    /// One.
+pub enum EffectResponse {
+    /// One effect.
     Effect(Box<Effect>),
-    /// A page of them.
+    /// A page of effects.
     Effects(Effects),
 }

@@ -1,4 +1,4 @@
-//! Errors: a code with its status, and what the code adds to the body.
+//! Errors: a code with its status, and the details that the code adds to the body.
 
 pub mod details;
 
@@ -22,7 +22,7 @@ macro_rules! errors {
             /// Every code.
             pub const ALL: &[ErrorCode] = &[$(ErrorCode::$code),*];
 
-            /// The HTTP status of a response with this code.
+            /// Returns the HTTP status of a response with this code.
             pub fn status(self) -> u16 {
                 match self { $(ErrorCode::$code => $status),* }
             }
@@ -32,7 +32,7 @@ macro_rules! errors {
                 match self { $(ErrorCode::$code => $retryable),* }
             }
 
-            /// The schema of the details, and the schemas it refers to.
+            /// Returns the schema of the details, and adds the schemas it refers to.
             fn details_schema(self, referred: &mut Vec<(String, RefOr<Schema>)>) -> RefOr<Schema> {
                 match self {
                     $(ErrorCode::$code => {
@@ -43,7 +43,7 @@ macro_rules! errors {
             }
         }
 
-        /// What a code adds to the body of an error.
+        /// The details that a code adds to the body of an error.
         #[derive(Debug, Clone, Serialize)]
         #[serde(untagged)]
         #[expect(missing_docs, reason = "each has the name of its code")]
@@ -86,9 +86,9 @@ errors! {
 /// The body of every response that is not a success.
 #[derive(Debug, Clone, Serialize)]
 pub struct Error {
-    /// For programs.
+    /// The error code, for programs.
     error: ErrorCode,
-    /// For people; may change.
+    /// The error text, for people. It may change.
     pub message: String,
     /// Whether the same bytes, sent again later, can succeed.
     retryable: bool,
@@ -98,7 +98,7 @@ pub struct Error {
     /// The rejected item of a commit.
     #[serde(flatten)]
     pub item: Option<CommitItem>,
-    /// What the code adds.
+    /// The details of the code.
     #[serde(flatten)]
     pub details: Details,
 }
@@ -113,7 +113,7 @@ pub struct CommitItem {
 }
 
 impl Error {
-    /// An error of a whole request, whose id is not known yet.
+    /// Creates an error without a request id, which is set later.
     pub fn new(details: impl Into<Details>, message: impl Into<String>) -> Error {
         let details = details.into();
         let error = details.code();
@@ -127,19 +127,19 @@ impl Error {
         }
     }
 
-    /// Its code.
+    /// Returns its code.
     pub fn code(&self) -> ErrorCode {
         self.error
     }
 }
 
 impl ErrorCode {
-    /// The name of the schema of errors with this code.
+    /// Returns the name of the schema of errors with this code.
     pub fn schema_name(self) -> String {
         format!("{self:?}")
     }
 
-    /// The schemas of all errors, and those they refer to.
+    /// Returns the schemas of all errors, and those they refer to.
     pub fn schemas() -> Vec<(String, RefOr<Schema>)> {
         let mut schemas = vec![(CommitPart::name().into_owned(), CommitPart::schema())];
         for code in ErrorCode::ALL {

@@ -1,4 +1,4 @@
-//! Why is it where it is?
+//! Explanations of the state of a message, a group or an effect.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -17,11 +17,11 @@ use crate::words::{Blocked, EffectState, EventKind, ExplainState};
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Explained {
-    /// Of a message.
+    /// The explanation of a message.
     Message(Message),
-    /// Of a group.
+    /// The explanation of a group.
     Group(Group),
-    /// Of an effect.
+    /// The explanation of an effect.
     Effect(Box<ExplainedEffect>),
 }
 
@@ -37,7 +37,7 @@ pub struct ExplainedEffect {
     pub clock: Option<HeldClock>,
 }
 
-/// An effect under a delivery.
+/// An effect of a delivery.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct EffectInBrief {
@@ -74,18 +74,18 @@ pub struct Message {
     pub clock: Option<HeldClock>,
 }
 
-/// What a message went through.
+/// The events of a message.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum History {
-    /// Its topic does not keep that.
+    /// The topic does not keep a history.
     #[schema(value_type = NotKept)]
     NotKept(&'static str),
-    /// Oldest first.
+    /// The events, oldest first.
     Kept(Vec<Event>),
 }
 
-/// Something a message went through.
+/// An event of a message.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Event {
@@ -127,7 +127,7 @@ pub struct InGroup {
     pub effects: Vec<EffectInBrief>,
 }
 
-/// A lease that somebody has.
+/// A lease that is held.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ExplainedLease)]
 pub struct Lease {

@@ -9,15 +9,15 @@ use crate::schema::{GroupName, PageCursor, TopicName};
 use crate::strict::{object, short};
 use crate::words::{Blocked, DeletedStatus, MovedStatus};
 
-/// Where a group begins.
+/// Where a group starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
     /// The oldest message that is kept.
     Earliest,
-    /// What comes after now.
+    /// Messages stored from now on.
     Latest,
-    /// The first message of that time or after.
+    /// In every partition, the first message stored at or after that time.
     Time(Time),
 }
 
@@ -25,7 +25,7 @@ pub enum Start {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateGroup {
-    /// `earliest` if absent.
+    /// Where the group starts. Defaults to `earliest`.
     #[serde(default)]
     pub start: Option<Start>,
 }
@@ -45,7 +45,7 @@ pub struct Pause {
 #[serde(deny_unknown_fields)]
 pub struct Resume {}
 
-/// Where a seek goes.
+/// The target of a seek.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(untagged)]
 #[serde(
@@ -54,10 +54,10 @@ pub struct Resume {}
 pub enum SeekTo {
     /// `earliest` or `latest`.
     End(SeekEnd),
-    /// The first message of that time or after, in every partition.
+    /// In every partition, the first message stored at or after that time.
     #[serde(deserialize_with = "object")]
     Time(AtTime),
-    /// One partition.
+    /// An offset in one partition.
     #[serde(deserialize_with = "object")]
     Offset(AtOffset),
 }
@@ -75,7 +75,7 @@ pub enum SeekEnd {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AtTime {
-    /// When.
+    /// The time.
     pub time: Time,
 }
 
@@ -83,9 +83,9 @@ pub struct AtTime {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AtOffset {
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionNumber,
-    /// Which offset.
+    /// The offset.
     pub offset: Integer,
 }
 
@@ -93,15 +93,15 @@ pub struct AtOffset {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Seek {
-    /// Where to.
+    /// The target.
     #[serde(deserialize_with = "short")]
     pub to: SeekTo,
-    /// Only say what would happen.
+    /// Report what a seek would do, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// The answer to a seek.
+/// The result of a seek.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Sought {
@@ -113,7 +113,7 @@ pub struct Sought {
     pub dropped_open: u64,
 }
 
-/// A cursor that moved.
+/// The old and new position of a cursor.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Moved {
@@ -145,7 +145,7 @@ pub struct Group {
     pub consumers: Option<Vec<Consumer>>,
 }
 
-/// Who paused a group, and why.
+/// The pause of a group.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Paused {
@@ -156,14 +156,14 @@ pub struct Paused {
     pub until: Option<Time>,
 }
 
-/// A group's place in one partition.
+/// A group's position in one partition.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Cursor {
     pub partition: u32,
     pub generation: u64,
     pub next_to_deliver: u64,
-    /// −1: nothing is settled.
+    /// All messages up to this offset are settled. −1 if none is settled.
     #[schema(minimum = -1)]
     pub settled_through: i64,
     pub backlog: u64,
@@ -175,7 +175,7 @@ pub struct Cursor {
     pub blocked: Option<Blocked>,
 }
 
-/// Who takes part in a group.
+/// A consumer of a group.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Consumer {
@@ -194,9 +194,9 @@ pub struct Consumer {
 /// `GET /v1/topics/{topic}/groups`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Groups {
-    /// Sorted by name, without partitions and consumers.
+    /// Groups, sorted by name, without partitions and consumers.
     pub groups: Vec<Group>,
-    /// Where the next page begins.
+    /// The cursor of the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<PageCursor>)]
     pub next_cursor: Option<String>,
@@ -207,8 +207,8 @@ pub struct Groups {
 pub struct DeletedGroup {
     /// `deleted`.
     pub status: DeletedStatus,
-    /// What it had not settled.
+    /// The number of messages it had not settled.
     pub backlog: u64,
-    /// What of that was open.
+    /// The part of the backlog that was open.
     pub open: u64,
 }

@@ -1,4 +1,4 @@
-//! Is it alive, is it ready, what is it?
+//! Health, readiness and version.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -10,9 +10,9 @@ use crate::words::HealthStatus;
 /// `GET /v1/healthz`, and `GET /v1/readyz`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Health {
-    /// `ok`, `ready` or `not_ready`.
+    /// `ok` for `healthz`; `ready` or `not_ready` for `readyz`.
     pub status: HealthStatus,
-    /// Why it is not ready, or what needs attention although it is.
+    /// Why the server is not ready, or what needs attention although it is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
 }

@@ -1,7 +1,7 @@
-//! What travels over HTTP: requests, answers, errors. Names and shapes, no meaning.
+//! The types of the HTTP API: requests, responses and errors. Names and schemas, no behaviour.
 //!
-//! 1. A request refuses what it does not know; an answer may grow.
-//! 2. A field with nothing to say is left out of an answer, but for those that v1 always shows.
+//! 1. A request with unknown fields is rejected. Responses may get new fields.
+//! 2. An empty field is omitted from a response, except for fields that v1 always returns.
 //! 3. Durations end in `_ms`; times are RFC 3339 in UTC with milliseconds.
 
 pub mod audit;

@@ -1,6 +1,6 @@
-//! How many items the lists of requests may have.
+//! Maximum numbers of items in the lists of requests.
 
-/// Items of a request for many.
+/// Items of a batch request.
 pub const ITEMS_MAX: usize = 1_000;
 /// Dead letters that one purge names.
 pub const PURGE_IDS_MAX: usize = 100_000;

@@ -1,4 +1,4 @@
-//! Messages: how they come in, and how they go out.
+//! Producing and receiving messages.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::schema::{
 use crate::strict::{objects, optional_object};
 use crate::words::ProducedStatus;
 
-/// What a producer says of a message beside its key and value.
+/// Metadata that a producer sets in addition to key and value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
@@ -50,7 +50,7 @@ pub struct Envelope {
     pub retry_policy: Option<RetryPolicy>,
 }
 
-/// How often and how late a message is tried again.
+/// How often, and after which waits, a message is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
@@ -86,7 +86,7 @@ pub struct Produce {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProduceBatch {
-    /// 1 to 1 000 of them.
+    /// 1 to 1 000 messages.
     #[serde(deserialize_with = "objects::<_, _, 1, ITEMS_MAX>")]
     #[schema(min_items = 1, max_items = 1000)]
     pub messages: Vec<Produce>,
@@ -109,24 +109,24 @@ pub struct Receipt {
     pub deduplicated: bool,
 }
 
-/// One answer of many: what was done, or why not.
+/// One result of a batch: success, or an error.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Item<T> {
-    /// Done.
+    /// The item succeeded.
     Done(T),
-    /// Refused or failed.
+    /// The item was rejected or failed.
     Error(crate::Error),
 }
 
-/// The answer to `POST /v1/produce/batch`.
+/// The response to `POST /v1/produce/batch`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ProducedBatch {
     /// In the order of the request.
     pub results: Vec<Item<Receipt>>,
-    /// How many are stored.
+    /// The number of messages that were stored.
     pub accepted: usize,
-    /// How many are not.
+    /// The number of messages that were not stored.
     pub refused: usize,
 }
 
@@ -175,7 +175,7 @@ pub struct Receive {
     pub start: Option<Start>,
 }
 
-/// A value: text where it is text.
+/// A message value, as text if it is valid UTF-8.
 #[derive(Debug, Serialize)]
 pub enum Value<'a> {
     /// UTF-8.
@@ -186,7 +186,7 @@ pub enum Value<'a> {
     Base64(String),
 }
 
-/// Text or bytes, in one of two fields.
+/// The schema of a value: text or bytes, in one of two fields.
 pub(crate) fn value_shape() -> Object {
     ObjectBuilder::new()
         .property("value", Object::with_type(Type::String))
@@ -194,7 +194,7 @@ pub(crate) fn value_shape() -> Object {
         .build()
 }
 
-/// One hand-over of a message to a consumer.
+/// One delivery of a message to a consumer.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Delivery<'a> {
@@ -228,7 +228,7 @@ pub struct Delivery<'a> {
     pub dlq: Option<crate::death::Death>,
 }
 
-/// Proof of the lease.
+/// The lease of a delivery.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Lease {
@@ -238,7 +238,7 @@ pub struct Lease {
     pub expires_at: Time,
 }
 
-/// What the router said.
+/// The router's decision.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Routing<'a> {
@@ -259,19 +259,19 @@ pub struct Trace<'a> {
     pub tracestate: Option<&'a str>,
 }
 
-/// A message that came back from the dead letters.
+/// Set on a message that was redriven from the dead letters.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Redriven {
     /// The id it had when it was first stored.
     #[schema(value_type = MessageId)]
     pub origin_id: String,
-    /// How often it came back.
+    /// How often it was redriven.
     pub times: u32,
 }
 
-/// The answer to `POST /v1/receive`.
+/// The response to `POST /v1/receive`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Received<'a> {
-    /// Empty if none came in time.
+    /// Empty if none arrived within `wait_ms`.
     pub messages: Vec<Delivery<'a>>,
 }

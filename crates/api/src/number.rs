@@ -11,7 +11,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::INTEGER_MAX;
 
-/// Any integer that JSON can hold, so that an error can repeat it.
+/// Reads any 64-bit integer, so that an error can show the value.
 fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i128, D::Error> {
     struct Integer;
     impl Visitor<'_> for Integer {
@@ -39,15 +39,15 @@ macro_rules! numbers {
         pub struct $name($type);
 
         impl $name {
-            /// The values that are valid.
+            /// The valid values.
             pub const RANGE: RangeInclusive<$type> = $range;
 
-            /// The value.
+            /// Returns the value.
             pub fn get(self) -> $type {
                 self.0
             }
 
-            /// A value that was checked when it was stored.
+            /// Wraps a stored value, which was checked before it was stored.
             pub fn stored(value: $type) -> $name {
                 $name(value)
             }
@@ -129,17 +129,17 @@ numbers! {
 pub struct MaxAttempts(i32);
 
 impl MaxAttempts {
-    /// Without limit.
+    /// No limit.
     pub const UNLIMITED: i32 = -1;
-    /// The other values that are valid.
+    /// The other valid values.
     pub const RANGE: RangeInclusive<i32> = 1..=1_000;
 
-    /// The value.
+    /// Returns the value.
     pub fn get(self) -> i32 {
         self.0
     }
 
-    /// A value that was checked when it was stored.
+    /// Wraps a stored value, which was checked before it was stored.
     pub fn stored(value: i32) -> MaxAttempts {
         MaxAttempts(value)
     }

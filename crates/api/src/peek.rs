@@ -1,4 +1,4 @@
-//! Looking at messages.
+//! Reading messages without leasing them.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -19,7 +19,7 @@ pub struct Messages<'a> {
     pub next_cursor: Option<String>,
 }
 
-/// A message, looked at.
+/// A message, read without a lease.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Peeked<'a> {

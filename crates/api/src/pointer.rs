@@ -1,4 +1,4 @@
-//! Pointers: where a piece of a dataset is.
+//! Pointers: the location of a piece of a dataset.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -41,13 +41,13 @@ pub struct Pointer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
     pub committed_at: Time,
-    pub message: PointedBy,
+    pub message: PointerSource,
 }
 
 /// The delivery that set a pointer.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
-pub struct PointedBy {
+pub struct PointerSource {
     #[schema(value_type = MessageId)]
     pub id: String,
     pub attempt: u32,
@@ -63,12 +63,12 @@ pub struct Pointers {
     pub next_cursor: Option<String>,
 }
 
-/// `GET /v1/pointers`: one, or a page of them.
+/// `GET /v1/pointers`: one pointer, or a page of pointers.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-pub enum Pointed {
-    /// One.
+pub enum PointerResponse {
+    /// One pointer.
     One(Pointer),
-    /// A page.
+    /// A page of pointers.
     Page(Pointers),
 }

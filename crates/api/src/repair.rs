@@ -15,7 +15,7 @@ pub struct Repair {
     pub dry_run: bool,
 }
 
-/// The answer to a repair.
+/// The result of a repair.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Repaired {
@@ -27,7 +27,7 @@ pub struct Repaired {
     pub messages_redelivered: u64,
 }
 
-/// Messages that cannot be read any more: offsets `from` up to, not including, `to`.
+/// Messages that are lost: offsets `from` up to, not including, `to`.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct LostMessages {
@@ -36,7 +36,7 @@ pub struct LostMessages {
     pub to: u64,
 }
 
-/// Messages that a group is given again: offsets `from` up to, not including, `to`.
+/// Messages that are delivered to a group again: offsets `from` up to, not including, `to`.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct RedeliveredMessages {

@@ -1,5 +1,5 @@
-//! What texts and words of the wire may be, for the OpenAPI document. Nothing here is ever made: fields are
-//! plain texts, and these say how they look.
+//! Schemas of texts for the OpenAPI document. These types are never instantiated: the fields are
+//! plain strings, and these types describe their format.
 
 use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaFormat, SchemaType, Type};
 use utoipa::openapi::{KnownFormat, RefOr, Schema};
@@ -44,20 +44,20 @@ fn words(words: &[&str]) -> ObjectBuilder {
 }
 
 schemas! {
-    /// A topic, also one of dead letters.
+    /// The name of a topic or dead-letter topic.
     TopicName = text()
         .max_length(Some(254))
         .pattern(Some("^[A-Za-z0-9][A-Za-z0-9._-]{0,253}$"));
-    /// A topic that can be made.
+    /// The name of a new topic.
     NewTopicName = text()
         .max_length(Some(250))
         .pattern(Some(r"^(?!dlq\.|sys\.)[A-Za-z0-9][A-Za-z0-9._-]{0,249}$"))
-        .description(Some("Names that begin with `dlq.` or `sys.` belong to the server."));
-    /// A group.
+        .description(Some("Names that start with `dlq.` or `sys.` are reserved."));
+    /// The name of a group.
     GroupName = text()
         .max_length(Some(128))
         .pattern(Some("^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"));
-    /// What a consumer calls itself.
+    /// The name that a consumer gives itself.
     Owner = text()
         .min_length(Some(1))
         .max_length(Some(255))
@@ -65,22 +65,22 @@ schemas! {
         .description(Some("At most 255 bytes of UTF-8, without control characters."));
     /// Our user's customer.
     Tenant = text().max_length(Some(255)).description(Some("At most 255 bytes of UTF-8."));
-    /// Names a message to its producer.
+    /// Identifies a message for deduplication.
     IdempotencyKey = text()
         .max_length(Some(255))
         .pattern(Some(r"^[^\u0000-\u001f\u007f-\u009f]*$"))
-        .description(Some("At most 255 bytes of UTF-8, without control characters. Empty is absent."));
+        .description(Some("At most 255 bytes of UTF-8, without control characters. An empty key counts as absent."));
     /// A text of an envelope.
     EnvelopeText = text().max_length(Some(1024)).description(Some("At most 1 KiB of UTF-8."));
     /// The key of a message.
     MessageKey = text().max_length(Some(1024)).description(Some("At most 1 KiB of UTF-8."));
-    /// Bytes in the standard alphabet, padded.
+    /// Base64 in the standard alphabet, padded.
     Base64 = text()
         .min_length(Some(4))
         .max_length(Some(1_398_104))
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Byte)))
         .pattern(Some("^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$"));
-    /// Says where a message is. Opaque.
+    /// Identifies a message. Opaque.
     MessageId = text().max_length(Some(64)).pattern(Some("^m_[a-z2-7]+$"));
     /// Proof of a lease. Opaque.
     LeaseToken = text().max_length(Some(512)).pattern(Some("^lt_[A-Za-z0-9_-]+$"));
@@ -99,9 +99,9 @@ schemas! {
         .description(Some("At most 255 bytes of UTF-8, without control characters."));
     /// A caller's own hash of its request.
     RequestHash = text().min_length(Some(1)).max_length(Some(128));
-    /// What the caller of a begin is known by, should it ask again.
+    /// Identifies the caller of a begin if it repeats the begin.
     Nonce = text().min_length(Some(1)).max_length(Some(64));
-    /// What the provider deduplicates by.
+    /// The key by which the provider deduplicates.
     DownstreamKey = text().max_length(Some(43)).pattern(Some("^dq_[a-z2-7]{40}$"));
     /// A part of the name of a pointer.
     PointerText = text()
@@ -109,11 +109,11 @@ schemas! {
         .max_length(Some(255))
         .pattern(Some(r"^[^\u0000-\u001f\u007f-\u009f]+$"))
         .description(Some("At most 255 bytes of UTF-8, without control characters."));
-    /// BLAKE3, in hex.
+    /// A BLAKE3 hash, in hex.
     ChainHash = text().pattern(Some("^[0-9a-f]{64}$"));
     /// A process that serves shards. Opaque.
     NodeId = text().max_length(Some(18)).pattern(Some("^n_[0-9a-f]{16}$"));
-    /// Where the next page begins. Opaque.
+    /// Where the next page starts. Opaque.
     PageCursor = text().pattern(Some("^[A-Za-z0-9_-]+$"));
 
     /// A message is explained.
@@ -122,10 +122,10 @@ schemas! {
     WhatGroup = words(&["group"]);
     /// An effect is explained.
     WhatEffect = words(&["effect"]);
-    /// What happened to a message before.
+    /// The topic keeps no history of messages.
     NotKept = words(&["not kept"]);
-    /// Where rows live.
+    /// The storage engine.
     EngineName = words(&["memory", "sqlite", "postgres"]);
-    /// What the ledger accepted.
+    /// A decision that the ledger accepted.
     Accepted = words(&["begin", "finish", "resolve"]);
 }

@@ -90,7 +90,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Patch<T> {
     }
 }
 
-/// How often and how late messages without their own policy are retried.
+/// How often, and after which waits, messages without their own policy are retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(from = "Object<RetryPolicyFields>")]
 #[expect(missing_docs, reason = "the API reference explains each field")]
@@ -100,7 +100,7 @@ pub struct TopicRetryPolicy {
     pub max_backoff_ms: BackoffMs,
 }
 
-/// [`TopicRetryPolicy`], which is never a list.
+/// The fields of [`TopicRetryPolicy`], which is never written as a list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RetryPolicyFields {

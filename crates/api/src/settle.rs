@@ -11,7 +11,7 @@ use crate::schema::{GroupName, LeaseToken, Owner, TopicName};
 use crate::strict::objects;
 use crate::words::SettledStatus;
 
-/// The delivery that is meant: by its token, or by place and owner as in v1.
+/// Identifies a delivery, by its token, or by position and owner as in v1.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
@@ -35,19 +35,19 @@ pub struct Settle {
     pub op: Option<Op>,
 }
 
-/// `POST /v1/ack`: a [`Settle`] that says no more than which delivery.
+/// `POST /v1/ack`: a [`Settle`] with only the fields that identify the delivery.
 #[derive(Debug)]
 pub enum Ack {}
 
-/// `POST /v1/nack`: a [`Settle`] that may say what went wrong.
+/// `POST /v1/nack`: a [`Settle`] that may have a reason, a delay and the kind of nack.
 #[derive(Debug)]
 pub enum Nack {}
 
-/// `POST /v1/extend`: a [`Settle`] that may say for how long.
+/// `POST /v1/extend`: a [`Settle`] that may have `lease_ms`.
 #[derive(Debug)]
 pub enum Extend {}
 
-/// An item of `POST /v1/settle`: a [`Settle`] that says what it is.
+/// An item of `POST /v1/settle`: a [`Settle`] with `op`.
 #[derive(Debug)]
 pub enum SettleItem {}
 
@@ -76,7 +76,7 @@ impl PartialSchema for SettleItem {
     fn schema() -> RefOr<Schema> {
         let mut settle = whole();
         settle.required.push("op".to_owned());
-        // Without the null that an absent field could be as well.
+        // `op` is required, so null is not allowed.
         settle.properties.insert("op".to_owned(), Ref::from_schema_name(Op::name()).into());
         settle.into()
     }
@@ -108,12 +108,13 @@ impl ToSchema for SettleItem {
 
 fn whole() -> Object {
     let RefOr::T(Schema::Object(settle)) = Settle::schema() else {
-        unreachable!("a struct with named fields is an object")
+        unreachable!("the schema of a struct with named fields is an object")
     };
     settle
 }
 
-/// What a route of its own takes: not `op`, for the path says it, and not what belongs to others.
+/// Returns the schema of a route for one operation: without `op`, which the path implies, and
+/// without the fields of other operations.
 fn single(of_others: &[&[&str]]) -> RefOr<Schema> {
     let mut settle = whole();
     let is_own = |name: &str| name != "op" && !of_others.iter().any(|of| of.contains(&name));
@@ -121,7 +122,7 @@ fn single(of_others: &[&[&str]]) -> RefOr<Schema> {
     settle.into()
 }
 
-/// What an item of `POST /v1/settle` asks for.
+/// The operation of an item of `POST /v1/settle`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the words say it")]
@@ -135,13 +136,13 @@ pub enum Op {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SettleMany {
-    /// 1 to 1 000 of them.
+    /// 1 to 1 000 items.
     #[serde(deserialize_with = "objects::<_, _, 1, ITEMS_MAX>")]
     #[schema(value_type = Vec<SettleItem>, min_items = 1, max_items = 1000)]
     pub items: Vec<Settle>,
 }
 
-/// What became of one.
+/// The result of one item.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Settled {
     /// `acked`, `nacked` or `extended`.
@@ -151,13 +152,13 @@ pub struct Settled {
     pub expires_at: Option<Time>,
 }
 
-/// The answer to `POST /v1/settle`.
+/// The response to `POST /v1/settle`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SettledMany {
     /// In the order of the request.
     pub results: Vec<crate::message::Item<Settled>>,
-    /// How many are done.
+    /// The number of items that succeeded.
     pub done: usize,
-    /// How many are not.
+    /// The number of items that were rejected or failed.
     pub refused: usize,
 }

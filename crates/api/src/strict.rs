@@ -1,8 +1,9 @@
-//! What a request is held to beyond its types: an object is written as one, every integer is one that all clients can
-//! hold, and a list is read no further than one item past its bound.
+//! Checks of a request beyond its types. An object must be written as a JSON object. Every integer
+//! must fit into the numbers of all JSON clients. A list is read at most one item past its limit.
 //!
-//! Derived code takes a list of values for an object as well: `["orders","","x"]` would be a message. It also reads a
-//! list to its end before the length can be checked: 8 MiB of `{}` would be a gigabyte of items.
+//! Derived code also accepts a list of values as an object: `["orders","","x"]` would be a message.
+//! It also reads a list to its end before the length can be checked: 8 MiB of `{}` would be a
+//! gigabyte of items.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,7 +12,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The greatest integer of a request: above it JSON clients read another number than was written.
+/// The greatest integer of a request. JSON clients cannot represent greater integers exactly.
 pub const INTEGER_MAX: u64 = (1 << 53) - 1;
 
 /// A value that is written as an object.
@@ -85,7 +86,7 @@ where
         {
             items.push(item);
         }
-        // An item that is too many is read over and kept nowhere.
+        // An item past the limit is skipped without storing it.
         if items.len() < MIN || (items.len() == MAX && seq.next_element::<IgnoredAny>()?.is_some())
         {
             return Err(Error::custom(match MIN {
@@ -108,7 +109,7 @@ where
     Ok(objects.into_iter().map(|object| object.0).collect())
 }
 
-/// One text at least, where the list is not absent.
+/// Reads an optional list. If present, it must have at least one text.
 pub(crate) fn optional_texts<'de, D, const MAX: usize>(
     deserializer: D,
 ) -> Result<Option<Vec<String>>, D::Error>
@@ -119,7 +120,8 @@ where
     Ok(texts.map(|texts| texts.0))
 }
 
-/// A value that is tried as several types, for which a copy of all of it is made: a long one is none of them.
+/// Reads a value that may have one of several types. Trying the types copies the value, so a value
+/// that is longer than all valid ones is rejected first.
 pub(crate) fn short<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -158,12 +160,12 @@ mod tests {
         assert!(!reads::<group::Seek>(r#"{"to":[0,5]}"#));
     }
 
-    /// A request with far too many items.
+    /// Returns a request with far too many items.
     fn list(field: &str, item: &str) -> String {
         format!(r#"{{"{field}":[{}]}}"#, vec![item; 200_000].join(","))
     }
 
-    /// How far a list with far too many items is read, and what is wrong with it.
+    /// Returns how many bytes of a list with far too many items are read, and the error.
     fn read<T: serde::de::DeserializeOwned + std::fmt::Debug>(text: &str) -> (usize, String) {
         let mut rest = text.as_bytes();
         let refused = serde_json::from_reader::<_, T>(&mut rest).expect_err("it is too long");

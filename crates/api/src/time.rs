@@ -1,4 +1,4 @@
-//! Moments on the wire.
+//! Points in time in requests and responses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +9,13 @@ use utoipa::openapi::schema::{ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{KnownFormat, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// A moment: milliseconds since 1970, written as RFC 3339 in UTC.
+/// A point in time: milliseconds since 1970, written as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is later than a day before the year 10 000 is written as that.
+        // A later time than `Timestamp::MAX` is written as that.
         let at = i64::try_from(self.0).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         let at = at.unwrap_or(Timestamp::MAX);
         write!(f, "{at:.3}")
@@ -29,7 +29,7 @@ pub struct NotATime;
 impl fmt::Display for NotATime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "not a time from 1970 to 9999-12-30T22:00:00Z: write it as 2026-11-14T12:00:00Z",
+            "must be a time from 1970 to 9999-12-30T22:00:00Z, such as 2026-11-14T12:00:00Z",
         )
     }
 }
@@ -39,7 +39,7 @@ impl FromStr for Time {
 
     fn from_str(text: &str) -> Result<Time, NotATime> {
         let at: Timestamp = text.parse().map_err(|_| NotATime)?;
-        // Toward the past, so that what is finer than a millisecond is cut and not rounded.
+        // Fractions of a millisecond are truncated, not rounded.
         let ms = at.as_millisecond();
         u64::try_from(ms).map(Time).map_err(|_| NotATime)
     }
@@ -64,7 +64,7 @@ impl PartialSchema for Time {
         text.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
             .pattern(Some("^(19[7-9][0-9]|[2-9][0-9]{3})-"))
             .description(Some(
-                "RFC 3339, from 1970 to 9999. Answers are in UTC, with milliseconds.",
+                "RFC 3339, from 1970 to 9999. Responses are in UTC, with milliseconds.",
             ))
             .into()
     }
@@ -91,7 +91,7 @@ mod tests {
         for text in ["", "tomorrow", "2027-01-15", "1969-12-31T23:59:59Z", "1800000000"] {
             assert_eq!(text.parse::<Time>(), Err(NotATime), "{text}");
         }
-        // The limit that is said of them.
+        // The limit that the error names.
         assert!("9999-12-30T22:00:00Z".parse::<Time>().is_ok());
         assert_eq!("9999-12-31T23:59:59Z".parse::<Time>(), Err(NotATime));
     }

@@ -17,7 +17,7 @@ pub struct CreateTopic {
     /// Its name.
     #[schema(value_type = NewTopicName)]
     pub name: String,
-    /// 1 if absent or 0.
+    /// The number of partitions. Defaults to 1. 0 means 1.
     #[schema(default = 1)]
     pub partitions: Option<PartitionCount>,
     /// The settings that differ from the defaults.
@@ -25,7 +25,7 @@ pub struct CreateTopic {
     pub settings: Option<SettingsPatch>,
 }
 
-/// The answer to `POST /v1/topics`.
+/// The response to `POST /v1/topics`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CreatedTopic {
     /// `created` or `exists`.
@@ -33,7 +33,7 @@ pub struct CreatedTopic {
     /// Its name.
     #[schema(value_type = TopicName)]
     pub name: String,
-    /// Its partitions.
+    /// The number of partitions.
     pub partitions: u32,
 }
 
@@ -78,7 +78,7 @@ pub struct Partition {
 /// `GET /v1/topics`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TopicNames {
-    /// Sorted.
+    /// The names of all topics, sorted.
     #[schema(value_type = Vec<TopicName>)]
     pub topics: Vec<String>,
 }
@@ -86,21 +86,21 @@ pub struct TopicNames {
 /// `GET /v1/topics?detail=true`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Topics {
-    /// Sorted by name, without their partitions.
+    /// Topics, sorted by name, without `partitions_detail`.
     pub topics: Vec<Topic>,
-    /// Where the next page begins.
+    /// The cursor of the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<PageCursor>)]
     pub next_cursor: Option<String>,
 }
 
-/// Either of them.
+/// The response to `GET /v1/topics`, with or without `detail=true`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum TopicList {
     /// Without detail.
     Names(TopicNames),
-    /// With it.
+    /// With detail.
     Topics(Topics),
 }
 
@@ -109,8 +109,8 @@ pub enum TopicList {
 pub struct DeletedTopic {
     /// `deleted`.
     pub status: DeletedStatus,
-    /// Messages that went with it.
+    /// The number of messages that were deleted.
     pub messages: u64,
-    /// Dead letters that went with it.
+    /// The number of dead letters that were deleted.
     pub dead_letters: u64,
 }

@@ -1,4 +1,4 @@
-//! Words of requests and responses. Each is one of a closed list.
+//! Enumerations of requests and responses.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -41,7 +41,7 @@ words! {
     DeadLetterStates in "snake_case" { Dead, Redriven, All }
     /// The state of a message in a group.
     PeekState in "snake_case" { Ready, Leased, Waiting, Settled }
-    /// What a worker does with an effect.
+    /// What a worker should do with an effect.
     BeginDecision in "SCREAMING_SNAKE_CASE" { Execute, Replay, Retryable, InDoubt, InProgress }
     /// What happens next to an effect in doubt.
     DoubtAction in "snake_case" { Probe, Park }
@@ -55,7 +55,7 @@ words! {
     Outcome in "snake_case" { Unknown, None }
     /// Why a message is not redriven.
     RedriveState in "snake_case" { EffectsExpired }
-    /// The state of a message whose lease is over.
+    /// The state of a message whose lease has ended.
     StaleLeaseState in "snake_case" { Leased, Waiting, Settled, Dead, Generation, Gone }
     /// What differs from the first request.
     ConflictField in "snake_case" { Value, Request, Outcome, Commit }
@@ -71,11 +71,11 @@ words! {
     ProducedStatus in "snake_case" { Produced }
     /// A message will be stored on another shard.
     QueuedStatus in "snake_case" { Queued }
-    /// A commit was made.
+    /// A commit was applied.
     CommittedStatus in "snake_case" { Committed }
     /// The lease of an effect was extended.
     ExtendedStatus in "snake_case" { Extended }
-    /// A group was moved.
+    /// A group was moved by a seek.
     MovedStatus in "snake_case" { Moved }
     /// Whether a topic was repaired. A dry run is `checked`.
     RepairedStatus in "snake_case" { Repaired, Checked }

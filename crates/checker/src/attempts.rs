@@ -1,8 +1,12 @@
-//! Attempts that counted: I60. A message does not die because of attempts that no consumer was shown.
+//! Checks `FairAttempts`: a message is not dead-lettered because of attempts that no consumer was
+//! shown.
 //!
-//! An attempt is shown when its delivery was written to a connection, read or not: what happens to it then is
-//! not the server's doing. A server that lost the shard in between cannot know, and one whose clock jumped over most
-//! of the lease had no time to take the message back. Judged only where the harness records what was written.
+//! An attempt counts as shown once its delivery was written to a connection, whether or not the
+//! consumer read it. Two cases are exempt. A server that lost the shard in between cannot know
+//! whether the delivery was written. A server whose clock jumped over most of the lease had no time
+//! to take the message back.
+//!
+//! Skipped without `Written` events.
 
 use crate::history::How;
 use crate::ids::{Column, EntryId, FastMap};
@@ -10,7 +14,7 @@ use crate::invariant::Invariant::FairAttempts;
 use crate::report::Findings;
 use crate::timeline::{Batch, Seen, Step, Timeline};
 
-/// Judges every message that dies as exhausted.
+/// Checks every message that is dead-lettered as exhausted.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     if !timeline.moments.iter().any(|moment| matches!(moment.seen, Seen::Written { .. })) {
         return;
@@ -39,17 +43,17 @@ struct Judge<'s, 'a> {
     epochs: FastMap<u32, u64>,
 }
 
-/// What is known of the attempts of a message in a group.
+/// The attempts of a message in a group.
 #[derive(Clone, Copy, Default)]
 struct Entry {
-    /// The last attempt that was granted, and under which epoch.
+    /// The last granted attempt and the epoch of its grant.
     attempt: u32,
     epoch: u64,
-    /// When, by the harness's clock.
+    /// The time of the grant, by the harness clock.
     granted_at: u64,
     lease_ms: u64,
     is_shown: bool,
-    /// The first attempt that counted and that no consumer was shown.
+    /// The first attempt that was counted but never shown to a consumer.
     unshown: Option<u32>,
 }
 
@@ -78,7 +82,7 @@ impl Judge<'_, '_> {
                     if let Some(attempt) = self.entries[entry].unshown {
                         let text = self.timeline.places.entry_text(entry);
                         let detail = format_args!(
-                            "{text} dies, and no consumer was shown attempt {attempt}"
+                            "{text} was dead-lettered as exhausted, but attempt {attempt} was never written to a consumer"
                         );
                         self.findings.add(FairAttempts, batch.seq, detail);
                     }
@@ -91,7 +95,7 @@ impl Judge<'_, '_> {
     fn ended(&mut self, entry: EntryId, batch: &Batch, how: How) {
         let is_counted = match how {
             How::Expired { .. } | How::Dead { asked: false } => true,
-            // A worker that says something was shown it; what is given back does not count.
+            // A worker that settles the message was shown it. A returned delivery does not count.
             How::Acked
             | How::Nacked { .. }
             | How::Returned { .. }

@@ -1,7 +1,8 @@
-//! What clients alone can tell, where commits are not seen: I1, I13, and of dead letters I20 to I22.
+//! Checks what clients saw, in a history without commits: `NoLoss`, `AckSettlesOne`, and for dead
+//! letters `DeadLetteredOnce`, `NoEarlyDeadLetter` and `FaithfulDeadLetter`.
 //!
-//! A cursor that was moved or removed, or may have been, is left out: without commits nobody can say
-//! what it still owes.
+//! A cursor that was, or may have been, moved or deleted is not checked: without commits it is
+//! unknown which messages it still has to deliver.
 
 use crate::history::Verb;
 use crate::ids::{Column, CursorId, FastMap, NameId, ReaderId};
@@ -11,7 +12,7 @@ use crate::invariant::Invariant::{
 use crate::report::Findings;
 use crate::timeline::{Ask, Outcome, Seen, Timeline};
 
-/// Judges the end of every message, and every dead letter.
+/// Checks the end of every message, and every dead letter.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut judge = Judge {
         timeline,
@@ -38,25 +39,25 @@ struct Judge<'s, 'a> {
     /// The idempotency key under which each body was sent.
     keys: FastMap<u64, Option<NameId>>,
     has_redrives: bool,
-    /// Since when a group is known to be there.
+    /// The event since which a group is known to exist.
     read_since: Column<ReaderId, Option<u64>>,
     is_disturbed: Column<CursorId, bool>,
     is_reader_disturbed: Column<ReaderId, bool>,
 }
 
-/// What clients know of a message in a group.
+/// A message in a group, as clients know it.
 #[derive(Clone, Copy, Default)]
 struct Fate {
     is_delivered: bool,
-    /// An ack was done, or may have been.
+    /// An ack succeeded, or may have.
     is_acked: bool,
-    /// A final nack was done, or may have been.
+    /// A final nack succeeded, or may have.
     is_final: bool,
     is_dead: bool,
 }
 
 impl Fate {
-    /// The group has it, or had.
+    /// Whether the message has reached the group.
     fn is_reached(&self) -> bool {
         self.is_delivered || self.is_acked || self.is_dead
     }
@@ -139,35 +140,39 @@ impl Judge<'_, '_> {
     }
 
     fn dead_letters(&mut self) {
-        for told in self.timeline.dead_letters.iter().filter(|told| !told.has_come_back()) {
+        for told in self.timeline.dead_letters.iter().filter(|told| !told.is_undeliverable()) {
             let letter = told.letter;
             let text = self.timeline.places.position_text(told.at);
             let group = &letter.group;
             let fate = self.fates.entry((told.cursor, letter.offset)).or_default();
             if fate.is_dead && !self.is_disturbed[told.cursor] {
-                let detail = format_args!("{text} is dead in {group} twice");
+                let detail = format_args!("{text} was dead-lettered in group {group} twice");
                 self.findings.add(DeadLetteredOnce, told.seq, detail);
             }
             fate.is_dead = true;
             if &*letter.reason == "rejected" && !fate.is_final {
-                let detail = format_args!("{text} is dead in {group} as final, nobody said so");
+                let detail = format_args!(
+                    "{text} was dead-lettered in group {group} as rejected, but no worker rejected it"
+                );
                 self.findings.add(NoEarlyDeadLetter, told.seq, detail);
             }
             if letter.attempts > 0 && letter.last_error.is_empty() {
-                let detail = format_args!("{text} is dead in {group} without its last error");
+                let detail =
+                    format_args!("the dead letter of {text} in group {group} has no last error");
                 self.findings.add(FaithfulDeadLetter, told.seq, detail);
             }
-            // A redriven message may leave its key behind.
+            // A redriven message may lack its key.
             let may_lack_key = self.has_redrives && told.key.is_none();
             let key = self.keys.get(&letter.message.body);
             if key.is_some_and(|key| *key != told.key) && !may_lack_key {
-                let detail = format_args!("{text} is dead in {group} with another key");
+                let detail =
+                    format_args!("the dead letter of {text} in group {group} has a different key");
                 self.findings.add(FaithfulDeadLetter, told.seq, detail);
             }
         }
     }
 
-    /// What was delivered and neither acked nor dead.
+    /// Finds messages that were delivered but neither acked nor dead-lettered.
     fn unsettled(&mut self, ended: u64) {
         let places = &self.timeline.places;
         for (&(cursor, offset), fate) in &self.fates {
@@ -175,13 +180,13 @@ impl Judge<'_, '_> {
             if fate.is_delivered && !is_settled && !self.is_disturbed[cursor] {
                 let text = places.cursor_text(cursor);
                 let detail =
-                    format_args!("offset {offset} of {text} was delivered and never ended");
+                    format_args!("offset {offset} of {text} was delivered but never settled");
                 self.findings.add(AckSettlesOne, ended, detail);
             }
         }
     }
 
-    /// What was produced and never delivered.
+    /// Finds messages that were produced but never delivered.
     fn unread(&mut self, ended: u64) {
         let places = &self.timeline.places;
         let mut readers = places.names.column(Vec::new());
@@ -206,7 +211,7 @@ impl Judge<'_, '_> {
                 if !fate.is_some_and(Fate::is_reached) {
                     let text = places.position_text(at);
                     let group = places.names.key(places.readers.key(reader).1);
-                    let detail = format_args!("{text} was never delivered to {group}");
+                    let detail = format_args!("{text} was never delivered to group {group}");
                     self.findings.add(NoLoss, ended, detail);
                 }
             }

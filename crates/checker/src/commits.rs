@@ -1,7 +1,7 @@
-//! What a commit promises: I55, that it is all or nothing, but for effects, which the ledger judges; of I6,
-//! I12, I17 and I34 what is about commits.
+//! Checks commits: `AtomicCommit`, except for effects, which `ledger` checks, and the parts of
+//! `StoredAtMostOnce`, `AckIsFinal`, `IdempotentAck` and `DurableReplies` that concern commits.
 //!
-//! A commit is known by the attempt that sends it. Where commits are not seen, nothing is judged here.
+//! A commit is identified by the attempt that sends it. Skipped if the history has no commits.
 
 use crate::history::{self, How, Name, Verb};
 use crate::ids::{CallId, Column, CommitId, CursorId, EntryId, FastMap, FastSet, LabelId};
@@ -11,7 +11,7 @@ use crate::invariant::Invariant::{
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Outcome, Seen, Send, Step, Timeline};
 
-/// Judges every commit.
+/// Checks every commit.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     if !timeline.has_facts() {
         return;
@@ -36,31 +36,31 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     }
 }
 
-/// Whose commit it is.
+/// The attempt that a commit belongs to.
 type Attempt = (EntryId, u32);
 
 struct Judge<'s, 'a> {
     timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
-    /// Whose commit has each body.
+    /// The attempt whose commit produces each body.
     senders: FastMap<u64, Attempt>,
-    /// Where the bodies of commits are stored, as soon as they are.
+    /// The message id of each stored body of a commit.
     stored: FastMap<u64, LabelId>,
-    /// Bodies on their way to another shard, or there.
+    /// Bodies that were sent to another shard.
     sent: FastSet<u64>,
     done: FastMap<Attempt, Done<'a>>,
     decided: FastSet<CallId>,
-    /// Of each cursor, while topic and group are there.
+    /// The generation of each cursor, while its topic and group exist.
     generations: Column<CursorId, Option<u64>>,
 }
 
-/// A commit that is done.
+/// A completed commit.
 #[derive(Clone, Copy)]
 struct Done<'a> {
     asked: &'a history::Commit,
     /// The batch.
     seq: u64,
-    /// Until when a repeat is told so.
+    /// A repeat returns the same result until this time.
     until: u64,
 }
 
@@ -89,13 +89,13 @@ impl<'a> Judge<'_, 'a> {
             && is_decided
             && !self.decided.contains(&id)
         {
-            let detail = format_args!("is answered before anything is committed");
+            let detail = format_args!("was answered before it was committed");
             self.breaks(DurableReplies, call.answered, self.attempt_of(commit), detail);
         }
     }
 
     fn batch(&mut self, batch: &Batch) {
-        let mut shown = Shown::default();
+        let mut shown = ReportedCommit::default();
         for step in self.timeline.steps_of(batch) {
             self.step(step, &mut shown);
         }
@@ -114,14 +114,14 @@ impl<'a> Judge<'_, 'a> {
                         StoredAtMostOnce,
                         batch.seq,
                         attempt,
-                        format_args!("is done a second time"),
+                        format_args!("was committed a second time"),
                     );
                 }
             }
         }
         for body in shown.bodies {
             if let Some(attempt) = self.senders.get(&body).filter(|of| !committed.contains(of)) {
-                let detail = format_args!("is not committed, and its message {body} is there");
+                let detail = format_args!("was not committed, but its message {body} is stored");
                 self.breaks(AtomicCommit, batch.seq, *attempt, detail);
             }
         }
@@ -130,7 +130,7 @@ impl<'a> Judge<'_, 'a> {
                 && let Some(commit) = self.commit_of(call)
             {
                 if !self.decided.insert(call) {
-                    let detail = format_args!("is decided twice");
+                    let detail = format_args!("was decided twice");
                     self.breaks(DurableReplies, batch.seq, self.attempt_of(commit), detail);
                 }
                 self.decided(batch, call, commit, committed.contains(&self.attempt_of(commit)));
@@ -138,7 +138,7 @@ impl<'a> Judge<'_, 'a> {
         }
     }
 
-    fn step(&mut self, step: &Step<'_>, shown: &mut Shown) {
+    fn step(&mut self, step: &Step<'_>, shown: &mut ReportedCommit) {
         let places = &self.timeline.places;
         match step {
             Step::Stored(put) => {
@@ -147,7 +147,7 @@ impl<'a> Judge<'_, 'a> {
                 if is_first && self.senders.contains_key(&body) && !self.stored.contains_key(&body)
                 {
                     self.stored.insert(body, put.id);
-                    // What comes from another shard was in a batch there.
+                    // A message from another shard was part of a batch there.
                     if !self.sent.contains(&body) {
                         shown.bodies.push(body);
                     }
@@ -174,14 +174,14 @@ impl<'a> Judge<'_, 'a> {
         }
     }
 
-    /// Everything that a commit asks for is in the batch that commits it.
-    fn is_whole(&mut self, seq: u64, commit: CommitId, shown: &Shown) {
+    /// Checks that everything a commit requests is in the batch that commits it.
+    fn is_whole(&mut self, seq: u64, commit: CommitId, shown: &ReportedCommit) {
         let (attempt, verb) = (self.attempt_of(commit), self.timeline.commits[commit].settle.verb);
         let places = &self.timeline.places;
         let topic = places.names.key(places.topic_of(places.cursor_of(attempt.0)));
         let is_end = |how: &How| match (verb, how) {
             (Verb::Ack, How::Acked) | (Verb::Final, How::Dead { asked: true }) => true,
-            // There is no dead letter of a dead letter.
+            // A dead letter is never dead-lettered again.
             (Verb::Final, How::Nacked { .. }) => topic.starts_with("dlq."),
             (Verb::Nack { .. }, how) => {
                 matches!(how, How::Nacked { .. } | How::Dead { asked: false })
@@ -193,25 +193,25 @@ impl<'a> Judge<'_, 'a> {
                 AtomicCommit,
                 seq,
                 attempt,
-                format_args!("is committed, and not ended as {verb:?}"),
+                format_args!("was committed, but the delivery did not end as {verb:?}"),
             );
         }
         for send in &self.timeline.commits[commit].produce {
             let body = send.content.body;
-            // A key may have brought it there before.
+            // The message may have been stored before under the same key.
             let was_there = send.identity.is_some() && self.stored.contains_key(&body);
             if !shown.bodies.contains(&body) && !was_there {
                 self.breaks(
                     AtomicCommit,
                     seq,
                     attempt,
-                    format_args!("is committed without message {body}"),
+                    format_args!("was committed without its message {body}"),
                 );
             }
         }
     }
 
-    /// Judges the answer to a commit that this batch decided, if its caller got one.
+    /// Checks the reply to a commit that this batch decided, if its caller received one.
     fn decided(&mut self, batch: &Batch, call: CallId, commit: CommitId, is_now: bool) {
         let attempt = self.attempt_of(commit);
         let asked = self.timeline.commits[commit].asked;
@@ -224,22 +224,22 @@ impl<'a> Judge<'_, 'a> {
                         AckIsFinal,
                         answered,
                         attempt,
-                        format_args!("is told done, and is not"),
+                        format_args!("was answered as done, but it is not committed"),
                     );
                     return;
                 }
                 let invariant = if repeated { IdempotentAck } else { AckIsFinal };
-                self.told_where(invariant, answered, commit, produced);
+                self.check_receipts(invariant, answered, commit, produced);
             }
-            // Its attempt may have been granted, and committed, anew after the restore.
+            // Its attempt may have been granted and committed again after the restore.
             Outcome::Refused { .. } if self.timeline.commits[commit].is_outdated => {}
             Outcome::Refused { code, .. } => {
                 let Some(done) = done.filter(|done| done.asked == asked) else { return };
-                // In one batch a refusal may have come first.
+                // A rejection in the same batch may have been decided first.
                 let is_before = done.seq < batch.seq && batch.now < done.until;
                 let is_gone = code == "NOT_FOUND" && !self.is_current(attempt.0);
                 if is_before && !is_gone {
-                    let detail = format_args!("is done, and a repeat is refused: {code}");
+                    let detail = format_args!("is committed, but a repeat was rejected: {code}");
                     self.breaks(IdempotentAck, answered, attempt, detail);
                 }
             }
@@ -255,8 +255,8 @@ impl<'a> Judge<'_, 'a> {
         }
     }
 
-    /// Each message is where the answer says it is.
-    fn told_where(
+    /// Checks that each message is stored where the reply says.
+    fn check_receipts(
         &mut self,
         invariant: Invariant,
         seq: u64,
@@ -273,7 +273,9 @@ impl<'a> Judge<'_, 'a> {
         };
         let sends = &self.timeline.commits[commit].produce;
         if sends.len() != produced.len() || !sends.iter().zip(produced).all(is_so) {
-            let detail = format_args!("is told {produced:?}, which is not where its messages are");
+            let detail = format_args!(
+                "was answered with {produced:?}, which are not the ids of its messages"
+            );
             self.breaks(invariant, seq, self.attempt_of(commit), detail);
         }
     }
@@ -296,10 +298,10 @@ impl<'a> Judge<'_, 'a> {
     }
 }
 
-/// What a batch shows.
+/// The facts of a batch that concern commits.
 #[derive(Default)]
-struct Shown {
-    /// Of commits, for the first time.
+struct ReportedCommit {
+    /// Bodies of commits that appear for the first time.
     bodies: Vec<u64>,
     ended: Vec<(Attempt, How)>,
 }

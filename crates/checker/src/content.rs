@@ -1,8 +1,10 @@
-//! What is stored and seen, against what was sent: I2 to I6, I31, and of I1 that an answered produce
-//! is stored.
+//! Checks stored and delivered messages against what was sent: `NoPhantom`, `SameContent`,
+//! `OnePosition`, `RejectedIsAbsent`, `StoredAtMostOnce` and `MessageSize`, and of `NoLoss` that an
+//! accepted produce is stored.
 //!
-//! A position takes its content from whoever shows it first (the commit, where commits are seen) and
-//! every later look must agree. Only that first look is traced back to a produce.
+//! The first event that shows a position defines its content. In a history with commits, that is
+//! the commit. Every later event must agree with it. Only the first one is traced back to a
+//! produce.
 
 use crate::history::Content;
 use crate::ids::{CallId, Column, FastMap, LabelId, PositionId};
@@ -15,7 +17,7 @@ use crate::timeline::{Ask, Letter, Outcome, Put, Seen, Send, Step, Timeline};
 /// The largest message: 16 MiB of value and a kibibyte of key.
 const SIZE_MAX: u64 = (16 << 20) + 1024;
 
-/// Judges every position and every body.
+/// Checks every position and every body.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut judge = Judge {
         timeline,
@@ -52,23 +54,23 @@ struct Judge<'s, 'a> {
     timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     bodies: FastMap<u64, Body<'a>>,
-    shown: Column<PositionId, Option<Shown<'a>>>,
+    shown: Column<PositionId, Option<ReportedMessage<'a>>>,
     places: Column<LabelId, Option<PositionId>>,
     n_redrives: u32,
 }
 
-/// What is known of one logical message.
+/// One logical message.
 struct Body<'a> {
     send: Send<'a>,
-    /// Times it was sent and not refused.
+    /// How often it was sent without being rejected.
     n_sent: u32,
-    /// Places where it lies, in whatever topic, dead letters and redriven copies apart.
+    /// How often it is stored, in any topic, not counting dead letters and redriven copies.
     n_copies: u32,
 }
 
-/// What was first seen at a position.
+/// The first observation of a position.
 #[derive(Clone, Copy)]
-struct Shown<'a> {
+struct ReportedMessage<'a> {
     id: LabelId,
     content: &'a Content,
 }
@@ -87,7 +89,7 @@ impl<'a> Judge<'_, 'a> {
                 for send in &self.timeline.commits[commit].produce {
                     let body = Body { send: *send, n_sent: 0, n_copies: 0 };
                     let body = self.bodies.entry(send.content.body).or_insert(body);
-                    // However often it is sent, it happens once.
+                    // A commit takes effect once, no matter how often it is sent.
                     body.n_sent = body.n_sent.max(n_sent);
                 }
             }
@@ -120,7 +122,11 @@ impl<'a> Judge<'_, 'a> {
         if self.timeline.has_facts() && self.shown[at].is_none() {
             if !deduplicated {
                 let text = self.timeline.places.position_text(at);
-                self.findings.add(NoLoss, seq, format_args!("{text} is produced but not stored"));
+                self.findings.add(
+                    NoLoss,
+                    seq,
+                    format_args!("{text} was accepted but is not stored"),
+                );
             }
             return;
         }
@@ -129,7 +135,7 @@ impl<'a> Judge<'_, 'a> {
             self.findings.add(
                 MessageSize,
                 seq,
-                format_args!("a message of {size} bytes is accepted"),
+                format_args!("a message of {size} bytes was accepted; the limit is {SIZE_MAX}"),
             );
         }
         if self.observed(seq, at, id, send.content) {
@@ -140,7 +146,11 @@ impl<'a> Judge<'_, 'a> {
     fn delivered(&mut self, seq: u64, at: PositionId, id: LabelId, content: &'a Content) {
         if self.timeline.has_facts() && self.shown[at].is_none() {
             let text = self.timeline.places.position_text(at);
-            self.findings.add(NoPhantom, seq, format_args!("{text} is delivered but not stored"));
+            self.findings.add(
+                NoPhantom,
+                seq,
+                format_args!("{text} was delivered but is not stored"),
+            );
             return;
         }
         if self.observed(seq, at, id, content) && self.traced(seq, at, content) {
@@ -154,7 +164,11 @@ impl<'a> Judge<'_, 'a> {
         let text = self.timeline.places.position_text(put.at);
         if stored.size > SIZE_MAX {
             let size = stored.size;
-            self.findings.add(MessageSize, seq, format_args!("{text} is stored with {size} bytes"));
+            self.findings.add(
+                MessageSize,
+                seq,
+                format_args!("{text} is stored with {size} bytes; the limit is {SIZE_MAX}"),
+            );
         }
         if !is_first || !self.traced(seq, put.at, &stored.message) {
             return;
@@ -165,7 +179,7 @@ impl<'a> Judge<'_, 'a> {
             self.findings.add(
                 MessageSize,
                 seq,
-                format_args!("{text} is stored with {size} bytes, sent with {sent}"),
+                format_args!("{text} is stored with {size} bytes but was sent with {sent}"),
             );
         }
         if !stored.dead_letter && stored.for_group.is_none() {
@@ -175,7 +189,7 @@ impl<'a> Judge<'_, 'a> {
 
     fn dead_letter(&mut self, letter: &Letter<'a>) {
         let content = &letter.letter.message;
-        if letter.has_come_back() {
+        if letter.is_undeliverable() {
             self.traced(letter.seq, letter.at, content);
             return;
         }
@@ -184,38 +198,46 @@ impl<'a> Judge<'_, 'a> {
         }
     }
 
-    /// Compares with what was seen before. True if this is the first look.
+    /// Compares with the first observation. Returns true if this is the first one.
     fn observed(&mut self, seq: u64, at: PositionId, id: LabelId, content: &'a Content) -> bool {
         let labels = &self.timeline.places.labels;
         let text = self.timeline.places.position_text(at);
         let is_first = self.shown[at].is_none();
-        let first = *self.shown[at].get_or_insert(Shown { id, content });
+        let first = *self.shown[at].get_or_insert(ReportedMessage { id, content });
         let place = *self.places[id].get_or_insert(at);
         if first.id != id {
             let (a, b) = (labels.key(first.id), labels.key(id));
-            self.findings.add(OnePosition, seq, format_args!("{text} is {b} and was {a}"));
+            self.findings.add(
+                OnePosition,
+                seq,
+                format_args!("{text} has message id {b}, but earlier it had {a}"),
+            );
         } else if place != at {
             let (id, was) = (labels.key(id), self.timeline.places.position_text(place));
-            self.findings.add(OnePosition, seq, format_args!("{id} is at {text} and was at {was}"));
+            self.findings.add(
+                OnePosition,
+                seq,
+                format_args!("message {id} is at {text}, but earlier it was at {was}"),
+            );
         } else if first.content != content {
             let was = first.content;
             self.findings.add(
                 SameContent,
                 seq,
-                format_args!("{text} shows {content:?} and showed {was:?}"),
+                format_args!("{text} has content {content:?}, but earlier it had {was:?}"),
             );
         }
         is_first
     }
 
-    /// Finds the produce behind a body. True if there is one.
+    /// Finds the produce that sent a body. Returns false if there is none.
     fn traced(&mut self, seq: u64, at: PositionId, content: &Content) -> bool {
         let text = self.timeline.places.position_text(at);
         let Some(body) = self.bodies.get(&content.body) else {
             self.findings.add(
                 NoPhantom,
                 seq,
-                format_args!("nobody produced {content:?} at {text}"),
+                format_args!("{text} has content {content:?}, which was never produced"),
             );
             return false;
         };
@@ -223,7 +245,7 @@ impl<'a> Judge<'_, 'a> {
             self.findings.add(
                 RejectedIsAbsent,
                 seq,
-                format_args!("{text} holds {content:?}, which was refused"),
+                format_args!("{text} has content {content:?}, whose produce was rejected"),
             );
             return false;
         }
@@ -232,13 +254,13 @@ impl<'a> Judge<'_, 'a> {
             self.findings.add(
                 SameContent,
                 seq,
-                format_args!("{text} holds {content:?}, sent as {sent:?}"),
+                format_args!("{text} has content {content:?}, but it was sent as {sent:?}"),
             );
         }
         true
     }
 
-    /// Counts a copy of a body. Where commits are not seen, a copy may be a redriven one.
+    /// Counts a copy of a body. In a history without commits, a copy may be a redriven one.
     fn copied(&mut self, seq: u64, at: PositionId, content: &Content) {
         let Some(body) = self.bodies.get_mut(&content.body) else {
             return;

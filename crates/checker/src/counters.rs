@@ -1,13 +1,14 @@
-//! Counters that nodes show: of I52 that they add up, of I51 that the last ones are empty.
+//! Checks the counters that nodes report: of `Conservation` that they add up, of `EventualDrain`
+//! that the last ones are empty.
 //!
-//! What they should say after a batch is for the model to judge.
+//! The model checks their values after each batch.
 
 use crate::ids::{Column, CursorId};
 use crate::invariant::Invariant::{Conservation, EventualDrain};
 use crate::report::Findings;
 use crate::timeline::{Ask, Counted, Step, Timeline};
 
-/// Judges every set of counters by itself, and the last one of each cursor.
+/// Checks every set of counters, and the last one of each cursor.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut last: Column<CursorId, Option<&Counted<'_>>> = timeline.places.cursors.column(None);
     for counted in &timeline.counted {
@@ -19,7 +20,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
             findings.add(
                 Conservation,
                 counted.seq,
-                format_args!("{text} does not add up: {counters:?}"),
+                format_args!("the counters of {text} do not add up: {counters:?}"),
             );
         }
         if timeline.healed.is_some_and(|healed| healed < counted.seq) {
@@ -44,7 +45,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     }
 }
 
-/// The cursors whose topic or group is gone in the end, or may be.
+/// The cursors whose topic or group was deleted by the end of the run, or may have been.
 fn gone(timeline: &Timeline<'_>) -> Column<CursorId, bool> {
     let places = &timeline.places;
     let mut gone = places.cursors.column(false);

@@ -1,22 +1,23 @@
-//! Idempotency keys: I42, I43, I45, and of I6 that a key stores its message once.
+//! Checks idempotency keys: `Dedupe`, `RecordExpiry`, `TenantIsolation`, and of `StoredAtMostOnce`
+//! that a key stores its message once.
 //!
-//! Where commits are seen, the window of a key is exact, on the authority clock. Where they are not,
-//! the window is unknown, so that storing a key anew is never wrong; but an answer that says
-//! "deduplicated" must name a message that came, or may have come, from that key.
+//! With commits, the window of a key is known exactly, on the authority clock. Without commits the
+//! window is unknown, so storing a key again is never a violation. But a reply with "deduplicated"
+//! must name a message that was, or may have been, stored with that key.
 //!
-//! A key whose message goes to another shard is pinned, until a time of the clock of the shard that pins it.
-//! Shards have clocks of their own, so that for the other one the pin counts, and not the time.
+//! A key whose message goes to another shard is pinned, until a time on the clock of the shard that
+//! pins it. Shards have their own clocks, so for the other shard the pin counts, not the time.
 
 use crate::ids::{Column, FastMap, IdentityId, LabelId, NameId};
 use crate::invariant::Invariant::{Dedupe, RecordExpiry, StoredAtMostOnce, TenantIsolation};
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Outcome, Put, Send, Step, Timeline};
 
-/// The shard that a pin leads to knows its message for so much longer than the pin lasts. The authority clock may jump
-/// that far.
+/// The target shard of a pin keeps the record of its message for this much longer than the pin
+/// lasts. The authority clock may jump that far.
 const ROUTED_KEPT_MS: u64 = 600_000;
 
-/// Judges every key.
+/// Checks every key.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut judge = Judge {
         timeline,
@@ -54,17 +55,17 @@ struct Judge<'s, 'a> {
     timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     holders: Column<IdentityId, Option<Holder>>,
-    /// Until when the message of each key goes to another shard, as was last said.
+    /// The end of the latest pin of each key, while its message goes to another shard.
     pins: Column<IdentityId, Option<u64>>,
-    /// Every pin there was, by its end, with the body that was stored for it.
+    /// Every pin, by key and end, with the body that was stored for it.
     pinned: FastMap<(IdentityId, u64), Option<u64>>,
-    /// Whose each message is, and under which key it was stored.
+    /// The tenant and the key of each message.
     messages: Column<LabelId, Option<Owned>>,
-    /// Keys of which a produce has an unknown end.
+    /// Keys with a produce whose outcome is unknown.
     may_have_stored: Column<IdentityId, bool>,
 }
 
-/// The message that has a key.
+/// The message that holds a key.
 #[derive(Clone, Copy)]
 struct Holder {
     id: LabelId,
@@ -112,11 +113,12 @@ impl Judge<'_, '_> {
     ) {
         let key = self.timeline.places.identity_text(identity);
         let name = self.timeline.places.labels.key(id);
-        let detail =
-            format_args!("{name} takes key {key}, which another message has until {until}");
+        let detail = format_args!(
+            "message {name} was stored with key {key}, which another message holds until {until}"
+        );
         self.findings.add(Dedupe, seq, detail);
         if is_same {
-            let detail = format_args!("key {key} stored its message twice");
+            let detail = format_args!("the message with key {key} was stored twice");
             self.findings.add(StoredAtMostOnce, seq, detail);
         }
     }
@@ -130,19 +132,25 @@ impl Judge<'_, '_> {
             Some(holder) if holder.id == id => {
                 if now >= holder.until {
                     let until = holder.until;
-                    let detail = format_args!("{name} had key {key} until {until}, it is {now}");
+                    let detail = format_args!(
+                        "a produce was deduplicated to {name} at {now}, but key {key} expired at {until}"
+                    );
                     self.findings.add(RecordExpiry, batch.seq, detail);
                 }
             }
-            // The message of a pin, of which the clock here says nothing.
+            // The message of a pin. Its expiry is not on the clock of this shard.
             _ if self.pins[identity].is_some()
                 && self.messages[id].is_some_and(|owned| owned.identity == Some(identity)) => {}
             _ if self.messages[id].is_some_and(|owned| owned.tenant != tenant) => {
-                let detail = format_args!("{name} is of another tenant and not under key {key}");
+                let detail = format_args!(
+                    "a produce with key {key} was deduplicated to {name}, which belongs to another tenant"
+                );
                 self.findings.add(TenantIsolation, batch.seq, detail);
             }
             _ => {
-                let detail = format_args!("{name} does not have key {key}");
+                let detail = format_args!(
+                    "a produce with key {key} was deduplicated to {name}, which does not have that key"
+                );
                 self.findings.add(Dedupe, batch.seq, detail);
             }
         }
@@ -155,10 +163,12 @@ impl Judge<'_, '_> {
         let holder = self.holders[identity].map(|holder| holder.until);
         let key = self.timeline.places.identity_text(identity);
         if until <= now {
-            let detail = format_args!("key {key} is pinned until {until}, and it is {now}");
+            let detail =
+                format_args!("key {key} was pinned until {until}, which is not after {now}");
             self.findings.add(RecordExpiry, batch.seq, detail);
         } else if let Some(former) = former.max(holder).filter(|former| now < *former) {
-            let detail = format_args!("key {key} is pinned at {now}, and was taken until {former}");
+            let detail =
+                format_args!("key {key} was pinned at {now} although it is in use until {former}");
             self.findings.add(Dedupe, batch.seq, detail);
         }
     }
@@ -191,19 +201,23 @@ impl Judge<'_, '_> {
     fn answer(&mut self, seq: u64, send: Send<'_>, id: LabelId, deduplicated: bool) {
         let name = self.timeline.places.labels.key(id);
         let Some(owned) = self.messages[id] else {
-            // That a produced message is not stored at all is for `content` to say.
+            // `content` checks that a produced message is stored.
             let is_possible = send.identity.is_some_and(|key| self.may_have_stored[key]);
             if deduplicated && !is_possible {
-                let detail = format_args!("{name} is the answer to a key that stored nothing");
+                let detail = format_args!(
+                    "a produce was deduplicated to {name}, but its key never stored a message"
+                );
                 self.findings.add(Dedupe, seq, detail);
             }
             return;
         };
         if owned.tenant != send.tenant {
-            let detail = format_args!("{name}, the answer to a produce, is of another tenant");
+            let detail =
+                format_args!("a produce was answered with {name}, which belongs to another tenant");
             self.findings.add(TenantIsolation, seq, detail);
         } else if owned.identity != send.identity || send.identity.is_none() {
-            let detail = format_args!("{name}, the answer to a produce, is not under its key");
+            let detail =
+                format_args!("a produce was answered with {name}, which does not have its key");
             self.findings.add(Dedupe, seq, detail);
         }
     }

@@ -1,15 +1,16 @@
-//! Deliveries as consumers read them: I9, and of I18 that `spent` fits the attempt.
+//! Checks deliveries as consumers read them: `AttemptsGrow`, and of `AttemptsCounted` that `spent`
+//! fits the attempt.
 //!
-//! Where commits are seen, a delivery shows a lease that was committed before. Where they are not,
-//! one process sees the attempts of a message grow: what it read was granted in that order, unless it
-//! reads several streams at once, so this is left out where commits say better.
+//! If the history has commits, every delivery must belong to a lease that was committed before it.
+//! Without commits, each process must see the attempt numbers of a message grow. A process that
+//! reads several streams may see them out of order, so this check is skipped if there are commits.
 
 use crate::ids::{Column, EntryId, FastMap, FastSet};
 use crate::invariant::Invariant::{AttemptsCounted, AttemptsGrow};
 use crate::report::Findings;
 use crate::timeline::{Seen, Step, Timeline};
 
-/// Judges every delivery.
+/// Checks every delivery.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut granted: Column<EntryId, Last> = timeline.places.entries.column(Last::default());
     let mut delivered: FastSet<(EntryId, u32)> = FastSet::default();
@@ -32,22 +33,25 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
             findings.add(
                 AttemptsGrow,
                 seq,
-                format_args!("attempt {attempt} of {text} is delivered twice"),
+                format_args!("attempt {attempt} of {text} was delivered twice"),
             );
         }
         if spent == 0 || spent > attempt {
-            let detail = format_args!("{spent} of {attempt} attempts of {text} count");
+            let detail = format_args!(
+                "attempt {attempt} of {text} was delivered with spent {spent}, which must be between 1 and {attempt}"
+            );
             findings.add(AttemptsCounted, seq, detail);
         }
         if timeline.has_facts() {
             let last = granted[entry];
             if last.attempt < attempt {
-                let detail = format_args!("attempt {attempt} of {text} is delivered, not granted");
+                let detail =
+                    format_args!("attempt {attempt} of {text} was delivered but never granted");
                 findings.add(AttemptsGrow, seq, detail);
             } else if last.attempt == attempt && last.spent != spent {
                 let was = last.spent;
                 let detail = format_args!(
-                    "attempt {attempt} of {text} is delivered with spent {spent}, granted with {was}"
+                    "attempt {attempt} of {text} was delivered with spent {spent} but granted with spent {was}"
                 );
                 findings.add(AttemptsCounted, seq, detail);
             }
@@ -56,7 +60,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
             let highest = read.entry((entry, process)).or_insert(attempt);
             if *highest > attempt {
                 let detail = format_args!(
-                    "process {process} reads attempt {attempt} of {text} after {highest}"
+                    "process {process} read attempt {attempt} of {text} after attempt {highest}"
                 );
                 findings.add(AttemptsGrow, seq, detail);
             }

@@ -1,8 +1,8 @@
-//! What a refusal rests on is committed: I34.
+//! Checks `DurableReplies` for rejections: everything that a rejection depends on is committed.
 //!
-//! A refusal is an answer like any other. One that says "a later attempt has it" or "this key is
-//! another message's" while that is not durable tells a worker to drop its result, or a producer to
-//! give up, for something that may never have happened.
+//! A rejection is a reply like any other. If it reports "a later attempt has the lease" or "another
+//! message has this key" before that is durable, a worker discards its result, or a producer gives
+//! up, because of something that may never happen.
 
 use crate::history::How;
 use crate::ids::{CallId, Column, EntryId, IdentityId, NameId};
@@ -10,7 +10,7 @@ use crate::invariant::Invariant::{DurableReplies, RejectedIsAbsent};
 use crate::report::Findings;
 use crate::timeline::{Ask, Outcome, Seen, Send, Step, Timeline};
 
-/// Judges refusals, where commits are seen.
+/// Checks rejections. Skipped if the history has no commits.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     if !timeline.has_facts() {
         return;
@@ -41,7 +41,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     }
 }
 
-/// What is committed of an entry.
+/// The committed state of an entry.
 #[derive(Clone, Copy, Default)]
 struct Committed {
     highest: u32,
@@ -58,7 +58,7 @@ struct Judge<'s, 'a> {
     keys: Column<IdentityId, bool>,
     /// Keys that a message has or had.
     stored: Column<IdentityId, bool>,
-    /// Calls that sent a message under each key, with its body and the topic that it names.
+    /// The calls that sent a message under each key, with its body and the topic that it names.
     senders: Column<IdentityId, Vec<(CallId, u64, Option<NameId>)>>,
 }
 
@@ -78,8 +78,9 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Every other message that was sent under a key was rejected before `call` was sent. One that named another topic
-    /// is a rival even so: the key stays with the topic it was first sent to.
+    /// Whether every other message that was sent under the key was rejected before `call` was sent.
+    /// A message that named another topic is a rival even if it was rejected, because the key stays
+    /// with the topic it was first sent to.
     fn has_no_rival(&self, call: CallId, identity: IdentityId, send: Send<'_>) -> bool {
         let asked = self.timeline.calls[call].invoked;
         let body = send.content.body;
@@ -128,7 +129,9 @@ impl Judge<'_, '_> {
             && code == "CONFLICT"
             && send.identity.is_some_and(|identity| !self.keys[identity])
         {
-            let detail = format_args!("a key is said to be another message's, and none is stored");
+            let detail = format_args!(
+                "a produce was rejected because its key is in use, but no message with that key is stored"
+            );
             self.findings.add(DurableReplies, seq, detail);
         }
         if let Ask::Produce(send) = self.timeline.calls[call].ask
@@ -139,8 +142,9 @@ impl Judge<'_, '_> {
             && self.has_no_rival(call, identity, send)
         {
             let key = self.timeline.places.identity_text(identity);
-            let detail =
-                format_args!("key {key} is a conflict, and every other message was rejected");
+            let detail = format_args!(
+                "a produce with key {key} was rejected with CONFLICT, but every other message with that key was rejected"
+            );
             self.findings.add(RejectedIsAbsent, seq, detail);
         }
         let Some(settle) = self.timeline.settled_by(call) else { return };
@@ -158,7 +162,10 @@ impl Judge<'_, '_> {
         if code == "STALE_LEASE" && !is_so {
             let text = self.timeline.places.entry_text(settle.entry);
             let state = state.unwrap_or_default();
-            let detail = format_args!("attempt {} of {text} is said to be {state}", settle.attempt);
+            let detail = format_args!(
+                "attempt {} of {text} was rejected as stale with state {state}, which is not committed",
+                settle.attempt
+            );
             self.findings.add(DurableReplies, seq, detail);
         }
     }

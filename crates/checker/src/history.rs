@@ -1,18 +1,19 @@
-//! The history of a run: what clients asked for and were told, what consumers saw, and, where the
-//! harness can see it, what the node committed.
+//! The history of a run: requests and replies of clients, deliveries that consumers read, and, if
+//! the harness can observe it, what was committed.
 //!
-//! One event a line as JSON. The simulator hands events over in memory, real processes write files
-//! that a harness merges by `seq`. Everything the checker knows, it knows from here.
+//! The format is one JSON event per line. The simulator passes events in memory. Real processes
+//! write files that a harness merges by `seq`. The checker has no other source of information.
 //!
 //! 1. `seq` orders events as the harness observed them: a reply has a greater `seq` than its
 //!    invocation, and an event that could have caused another has a smaller one.
-//! 2. A call is invoked once and ends at most once: `Done`, `Refused` (definite: nothing happened) or
+//! 2. A call is invoked once and ends at most once: `Done`, `Refused` (nothing happened) or
 //!    `Unknown` (it may or may not have happened). A call without an end is `Unknown`.
 //! 3. `body` is unique to one logical message: producers repeat it only when they repeat a call.
-//! 4. `Committed` events come in commit order of their shard, those that happened and only those,
-//!    whether or not the node that sent them ever learned it. A history without any is legal: then
-//!    only what clients saw is judged.
-//! 5. `topic` names one life of a topic: a harness that creates a topic again gives it another name.
+//! 4. `Committed` events are in the commit order of their shard. They contain exactly the batches
+//!    that became durable, whether or not the node received the confirmation. A history without any
+//!    is valid; then only what clients saw is checked.
+//! 5. `topic` names one life of a topic: a harness that creates a topic again gives it another
+//!    name.
 
 mod operator;
 
@@ -20,101 +21,106 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use operator::{Pointer, Settings, Shown, ShownState, Start};
+pub use operator::{MessageStatus, MessageStatusKind, Pointer, Settings, Start};
 
 /// A topic, group, consumer or key.
 pub type Name = Arc<str>;
 
-/// One observation.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// The harness's order of observations.
+    /// The position in the order of observations.
     pub seq: u64,
-    /// When it was observed, in milliseconds of the harness's clock. Never compared with times of
-    /// the authority clock, which are named `now`, `until`, `due` and `deadline`.
+    /// The time of the observation, in milliseconds of the harness clock. Not compared with times
+    /// of the authority clock, which are named `now`, `until`, `due` and `deadline`.
     pub at: u64,
-    /// Who observed it.
+    /// The process that observed it.
     pub process: u32,
-    /// What was observed.
+    /// The observation.
     pub what: What,
 }
 
-/// What was observed.
+/// An observation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variant says what its fields are")]
 pub enum What {
     /// A client sent a request.
     Invoked { call: u64, op: Op },
-    /// It was answered: it happened.
+    /// The call succeeded.
     Done { call: u64, reply: Reply },
-    /// It was refused: nothing happened. `code` is the error, `state` its further word, if any
-    /// (`STALE_LEASE`, `generation`).
+    /// The call was rejected: nothing happened. `code` is the error code, `state` its detail, if
+    /// any (`STALE_LEASE`, `generation`).
     Refused { call: u64, code: Name, state: Option<Name> },
-    /// Nobody knows: a time-out, a lost connection, an answer that says so.
+    /// The outcome is unknown: a timeout, a lost connection, or a reply that reports an unknown
+    /// outcome.
     Unknown { call: u64 },
     /// A consumer read a delivery.
     Delivered(Delivery),
     /// The engine made a batch durable. `now` is the authority clock of the batch.
     Committed { shard: u32, epoch: u64, batch: u64, now: u64, facts: Vec<Fact> },
-    /// A node claimed a shard: `epoch` is the number of the claim.
+    /// A node claimed a shard under `epoch`.
     Claimed { node: u64, shard: u32, epoch: u64 },
-    /// The database was told that a node lives. The others may take it for gone `lease_ms` later.
+    /// A node renewed its lease in the database. Other nodes may consider it dead `lease_ms` later.
     Renewed { node: u64, lease_ms: u64 },
-    /// The process of a node is stopped until then, by the harness's clock.
+    /// The process of a node is stopped until `until`, by the harness clock.
     Stopped { node: u64, until: u64 },
-    /// A node decided a batch, whatever became of it.
+    /// A node decided a batch. The batch may or may not have been committed.
     Decided { node: u64, shard: u32, epoch: u64, batch: u64 },
-    /// A node found rows missing, or other than they were written.
+    /// A node read a row that is missing or differs from what was written.
     Damaged { shard: u32, why: Name },
-    /// The harness damaged the stored messages of a partition from `from` up to `to`. A repair may lose these.
+    /// The harness damaged the stored messages of a partition from `from` up to `to`. A repair may
+    /// lose them.
     Corrupted { shard: u32, topic: Name, partition: u32, from: u64, to: u64 },
-    /// How many messages of a shard may be leased or waiting at a time. No group takes more than half of what
-    /// the others leave.
+    /// The maximum number of leased or waiting messages of a shard. A group uses at most half of
+    /// what the other groups leave.
     Limits { open_max: u64 },
     /// A delivery was written to the connection of its consumer.
     Written { lease: Lease },
     /// The connection of a consumer ended.
     Left { consumer: u64 },
-    /// The storage was replaced by a backup that was taken at `to`, a `seq`. Nothing of what was committed
-    /// in between exists any more, and nothing issued in between is valid.
+    /// The storage was replaced by a backup taken at the event `to`. Everything committed since
+    /// then no longer exists, and everything issued since then is invalid.
     Restored { to: u64 },
-    /// Rows that belong to no topic and no generation that exists, and that no garbage row lists. Counted
+    /// Rows that belong to no existing topic or generation and that no garbage row lists. Counted
     /// at the end of the run.
     Leaked { shard: u32, rows: u64, example: Name },
-    /// A node showed the counters of a group, as of `batch` where the harness knows it.
+    /// A node reported the counters of a group, as of `batch` if the harness knows it.
     Counted { batch: Option<u64>, counters: Counters },
-    /// The authority clock may be followed from here on, and shows `now`. A forward jump that is to be held back is
-    /// left out until it is confirmed. The one event whose `at` is compared with times of the authority clock.
+    /// The authority clock shows `now` and may be followed from here on. A forward jump that must
+    /// be held back is reported only after it is confirmed. This is the only event whose `at` is
+    /// compared with times of the authority clock.
     Clock { now: u64 },
     /// A fault was injected (`fault` such as `crash`, `point` such as `committing`).
     Fault { fault: Name, point: Name },
-    /// No more faults. From here on everything must drain.
+    /// The end of the faults. From here on everything must drain.
     Healed,
-    /// A dead letter that is there at the end of the run.
+    /// A dead letter that exists at the end of the run.
     DeadLetter(DeadLetter),
-    /// The run is over and drained. Without this event the promises about the end are not judged.
+    /// The run has ended and is drained. Without this event, invariants about the end of a run are
+    /// not checked.
     Ended,
 }
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variant says what its fields are")]
 pub enum Op {
     /// Store a message.
     Produce(Produce),
-    /// Settle, give back or renew a delivery.
+    /// Settle, release or renew a delivery.
     Settle { lease: Lease, verb: Verb, by_owner: bool },
-    /// Make a group that starts at the first (`false`) or behind the last message (`true`).
+    /// Create a group that starts at the first message, or behind the last one if `latest`.
     CreateGroup { topic: Name, group: Name, latest: bool },
-    /// Create a group that starts at the first message stored at or after this time (authority clock).
+    /// Create a group that starts at the first message stored at or after this time (authority
+    /// clock).
     CreateGroupAt { topic: Name, group: Name, since: u64 },
-    /// Remove a group.
+    /// Delete a group.
     DeleteGroup { topic: Name, group: Name },
-    /// Remove a topic with its groups.
+    /// Delete a topic and its groups.
     DeleteTopic { topic: Name },
-    /// Stop or go.
+    /// Pause or resume a group.
     Pause { topic: Name, group: Name, paused: bool },
     /// Move the cursor of one partition.
     Seek { topic: Name, group: Name, partition: u32, offset: u64 },
@@ -122,49 +128,51 @@ pub enum Op {
     SeekAll { topic: Name, group: Name, to: Start },
     /// Change the settings of a topic.
     Patch { topic: Name },
-    /// Delete dead letters, or (`dry_run`) only count them.
+    /// Delete dead letters, or only count them if `dry_run`.
     Purge { topic: Name, ids: Vec<Name>, dry_run: bool },
-    /// Ask where messages of a partition are in each group.
+    /// Read the state of the messages of a partition in each group.
     Inspect { topic: Name, partition: u32 },
-    /// Ask where a pointer of a topic leads.
+    /// Read a pointer of a topic.
     ReadPointer { topic: Name, name: Name },
     /// Present a lease that was issued before the storage was restored.
     Outdated,
-    /// Commit under such a lease. If the backup has the commit, it is answered as it was.
+    /// Commit under a lease issued before the restore. If the backup contains the commit, its
+    /// result is returned.
     OutdatedCommit(Box<Commit>),
-    /// Bring a dead letter back. `id` is the dead letter's.
+    /// Redrive a dead letter. `id` is the id of the dead letter.
     Redrive { topic: Name, id: Name },
-    /// Ask for the right to execute an effect.
+    /// Request the right to execute an effect.
     Begin(Box<Begin>),
-    /// Say how an execution ended.
+    /// Report the outcome of an execution.
     Finish { right: Box<Right>, status: Status, outcome: Name },
-    /// More time for an execution.
+    /// Extend the right to execute an effect.
     ExtendEffect { right: Box<Right> },
-    /// A person says how a doubtful execution ended.
+    /// An operator resolves an effect in doubt.
     Resolve { effect: Box<Effect>, fence: u64, status: Status, outcome: Name },
-    /// Settle a delivery, say how its effects ended and produce what follows, all or nothing.
+    /// Settle a delivery, report the outcomes of its effects and produce messages, all or nothing.
     Commit(Box<Commit>),
-    /// Anything that only looks.
+    /// Any read that is not checked.
     Look,
 }
 
-/// The end of a delivery with everything that comes with it.
+/// A commit: the end of a delivery with its outcomes, messages and pointers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Commit {
-    /// Which delivery.
+    /// The delivery.
     pub lease: Lease,
-    /// How it ends: done, failed or failed for good.
+    /// How it ends: ack, nack or final nack.
     pub verb: Verb,
-    /// How effects begun under it ended.
+    /// Outcomes of the effects begun under the delivery.
     pub finishes: Vec<Finish>,
-    /// What follows. Each body belongs to one attempt: only a repeat says it again.
+    /// Messages to produce. Each body belongs to one attempt: only a repeat of the commit sends it
+    /// again.
     pub produce: Vec<Produce>,
-    /// Pointers to be set.
+    /// Pointers to set.
     #[serde(default)]
     pub pointers: Vec<Pointer>,
 }
 
-/// How an execution ended, as its holder says.
+/// The outcome of an execution, as reported by its holder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct Finish {
@@ -173,23 +181,23 @@ pub struct Finish {
     pub outcome: Name,
 }
 
-/// A message to be stored.
+/// A message to produce.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Produce {
-    /// Where to.
+    /// The topic.
     pub topic: Name,
     /// Its content.
     pub message: Content,
     /// The idempotency key.
     pub idem: Option<Name>,
-    /// The topic that the message names as its own, if it names one.
+    /// The topic that the message names in its envelope, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Name>,
     /// Length of key and value.
     pub size: u64,
 }
 
-/// What must arrive as it was sent.
+/// The content that must arrive unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// Fingerprint of the value; unique to one logical message.
@@ -205,43 +213,42 @@ pub struct Content {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variant says what its fields are")]
 pub enum Verb {
-    /// It is done.
+    /// Done.
     Ack,
-    /// It failed; try again, after `delay_ms` if given.
+    /// Failed: retry, after `delay_ms` if given.
     Nack { delay_ms: Option<u64> },
-    /// It failed for good.
+    /// Failed permanently: dead-letter it.
     Final,
-    /// Nothing failed, somebody else should take it, after `delay_ms`.
+    /// Not failed: deliver it to another consumer, after `delay_ms`.
     Release { delay_ms: u64 },
-    /// More time.
+    /// Extend the lease.
     Extend { lease_ms: u64 },
 }
 
-/// What a client is told.
+/// A reply to a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variant says what its fields are")]
 pub enum Reply {
-    /// The message is stored there, now or (`deduplicated`) before; in `topic`, if that is not the one that
-    /// was asked for.
+    /// The message is stored, now or, if `deduplicated`, before. `topic` is set if it differs from
+    /// the requested one.
     Produced { id: Name, topic: Option<Name>, partition: u32, offset: u64, deduplicated: bool },
     /// Settled or renewed.
     Settled,
-    /// So many dead letters were deleted, or would be.
+    /// The number of dead letters that were deleted, or would be in a dry run.
     Purged { count: u64 },
-    /// Where messages are in their groups.
-    Inspected(Vec<Shown>),
-    /// Where a pointer leads.
+    /// The states of messages in their groups.
+    Inspected(Vec<MessageStatus>),
+    /// The location of a pointer.
     Pointer { location: Name },
     /// The settings of a topic, as text.
     Topic { settings: Name },
-    /// The dead letter is on its way again, now or (`already`) before, as message `new`.
+    /// The dead letter was redriven as message `new`, now or, if `already`, before.
     Redriven { new: Name, already: bool },
-    /// What the caller is to do with the effect that is shown. `outcome` is that of a decision that has
-    /// one.
+    /// The decision about the effect. `outcome` is set if the decision includes one.
     Began { decision: Decision, right: Box<Right>, outcome: Name },
-    /// Everything of a commit is done, now or (`repeated`) before. For each of its messages the id, or that
-    /// it is on its way to another shard.
+    /// The commit succeeded, now or, if `repeated`, before. `produced` has the id of each message,
+    /// or `None` for a message that was sent to another shard.
     Committed { produced: Vec<Option<Name>>, repeated: bool },
     /// Anything else.
     Ok,
@@ -250,11 +257,11 @@ pub enum Reply {
 /// Names one attempt of one message in one group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Lease {
-    /// The topic's life.
+    /// The topic.
     pub topic: Name,
     /// The group.
     pub group: Name,
-    /// The generation of its cursor: grows when the group is created again or moved.
+    /// The generation of its cursor: grows when the group is created again or its cursor is moved.
     pub generation: u64,
     /// Partition.
     pub partition: u32,
@@ -267,87 +274,88 @@ pub struct Lease {
 /// A delivery as its consumer read it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// Which attempt of which message.
+    /// The attempt of the message.
     pub lease: Lease,
     /// The message's id.
     pub id: Name,
-    /// Deliveries that count against the limit, this one included.
+    /// Counted deliveries, including this one.
     pub spent: u32,
-    /// What came.
+    /// The content.
     pub message: Content,
 }
 
-/// Something that became true with a commit.
+/// A change that became durable with a commit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variant says what its fields are")]
 pub enum Fact {
     /// A message is stored.
     Stored(Stored),
-    /// A produce found its key taken: `id` is the message that has it. `topic` is the one asked for.
+    /// A produce was deduplicated: message `id` has the key. `topic` is the requested topic.
     Deduplicated { topic: Name, tenant: Name, idem: Name, id: Name },
-    /// A message for `topic` goes to a topic on another shard, and nowhere else under this key, until then.
+    /// Until `until`, a message for `topic` with this key goes to a topic on another shard and
+    /// nowhere else.
     Pinned { topic: Name, tenant: Name, idem: Name, until: u64 },
-    /// A group exists; one entry per partition: (generation, first offset it reads).
+    /// A group was created. One entry per partition: (generation, first offset to read).
     GroupMade { topic: Name, group: Name, cursors: Vec<(u64, u64)> },
-    /// A topic has these settings from now on.
+    /// The settings of a topic changed.
     Set(Box<Settings>),
-    /// A group is given no new leases, until then if that is known.
+    /// A group is paused, until `until` if given.
     Paused { topic: Name, group: Name, until: Option<u64> },
-    /// A group is given leases again.
+    /// A group was resumed.
     Resumed { topic: Name, group: Name },
-    /// A consumer takes part in a group.
+    /// A consumer joined a group.
     Joined { consumer: u64, topic: Name, group: Name },
     /// A dead letter was deleted.
     Dropped { id: Name },
-    /// A message is lost: a repair found it damaged.
+    /// A repair gave up a damaged message.
     Lost { topic: Name, partition: u32, offset: u64 },
     /// A pointer of a topic was set.
     Pointed { topic: Name, name: Name, location: Name },
-    /// A group is gone.
+    /// A group was deleted.
     GroupGone { topic: Name, group: Name },
-    /// A topic is gone, with its groups.
+    /// A topic was deleted, with its groups.
     TopicGone { topic: Name },
-    /// A cursor was moved: everything of its older generation is over.
+    /// A cursor was moved: its older generation has ended.
     Moved { topic: Name, group: Name, partition: u32, generation: u64, offset: u64 },
-    /// A lease was given.
+    /// A lease was granted.
     Granted(Granted),
-    /// The group passes a message by that is meant for another group.
+    /// The group skipped a message that is for another group.
     Passed { topic: Name, group: Name, generation: u64, partition: u32, offset: u64 },
     /// The lease now ends at `until`.
     Extended { lease: Lease, until: u64 },
-    /// The lease is over.
+    /// The lease ended.
     Ended { lease: Lease, how: How },
-    /// The message is dead in that group. `attempt` 0: it was never delivered.
+    /// The message was dead-lettered in the group. `attempt` 0: it was never delivered.
     Died { lease: Lease, reason: Name, id: Name },
-    /// Dead letter `id` was sent again as message `new` for `group`.
+    /// Dead letter `id` was redriven as message `new` for `group`.
     Redriven { id: Name, new: Name, group: Name },
-    /// Messages below `first` are no longer kept, but for those that are open.
+    /// Messages below `first` are no longer kept, except open ones.
     Trimmed { topic: Name, partition: u32, first: u64 },
-    /// The ledger says this of an effect from now on.
+    /// The ledger record of an effect changed.
     Recorded(Box<Record>),
-    /// These calls, to the ledger or to commit, were decided in this batch, on what was recorded before or
-    /// in it.
+    /// These calls, to the ledger or to commit, were decided in this batch, based on records
+    /// committed before or in it.
     Decided { calls: Vec<u64> },
-    /// The commit of this call is done with this batch. A repeat is told so until then, by the authority
-    /// clock.
+    /// The commit of this call is done with this batch. A repeat returns the same result until
+    /// `until`, by the authority clock.
     Committed { call: u64, until: u64 },
-    /// A message of a commit is on its way to a topic of shard `to`, as the `number`-th that goes there.
+    /// A message of a commit was added to the outbox for a topic of shard `to`, under this number.
     Sent { to: u32, number: u64, topic: Name, message: Content },
-    /// Of what shard `from` sends everything below this number has arrived, or was turned away.
+    /// Every message from shard `from` below `through` has been stored or rejected.
     Arrived { from: u32, through: u64 },
-    /// What shard `from` sent under this number is turned away for good.
+    /// The message from shard `from` with this number was rejected permanently.
     TurnedAway { from: u32, number: u64 },
-    /// What was sent to shard `to` under this number is no longer kept to be sent again.
+    /// The message to shard `to` with this number was removed from the outbox.
     Left { to: u32, number: u64 },
-    /// Dead letter `id` is a message that was turned away.
+    /// Dead letter `id` is a message that its target shard rejected.
     CameBack { id: Name },
 }
 
 /// A stored message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stored {
-    /// Where.
+    /// The topic.
     pub topic: Name,
     /// Partition.
     pub partition: u32,
@@ -355,21 +363,22 @@ pub struct Stored {
     pub offset: u64,
     /// Its id.
     pub id: Name,
-    /// What.
+    /// Its content.
     pub message: Content,
     /// Length of key and value.
     pub size: u64,
-    /// The topic that was asked for, if it is another.
+    /// The requested topic, if it is another one.
     pub asked: Option<Name>,
-    /// Its idempotency key in the topic that was asked for, and until when (authority clock) it is taken.
+    /// Its idempotency key in the requested topic, and the end of its dedupe window (authority
+    /// clock).
     pub idem: Option<(Name, u64)>,
     /// Only for this group.
     pub for_group: Option<Name>,
-    /// Not to be delivered afresh at or after this time.
+    /// The message is not delivered for the first time at or after this time.
     pub deadline: Option<u64>,
-    /// The retry policy in force for it.
+    /// The retry policy of the message.
     pub retry: Retry,
-    /// The policy is that of its topic, and changes with it.
+    /// The policy is that of the topic and changes with it.
     #[serde(default)]
     pub follows_topic: bool,
     /// A dead letter: a message of a `dlq.` topic.
@@ -379,28 +388,28 @@ pub struct Stored {
 /// A retry policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// Deliveries in all; `None` = for ever.
+    /// Maximum number of deliveries; `None` = unlimited.
     pub max_attempts: Option<u32>,
-    /// First wait.
+    /// The first backoff.
     pub backoff_ms: u64,
-    /// Longest wait.
+    /// The longest backoff.
     pub max_backoff_ms: u64,
 }
 
-/// A lease that was given.
+/// A granted lease.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Granted {
-    /// Which attempt of which message.
+    /// The attempt of the message.
     pub lease: Lease,
-    /// Deliveries that count, this one included.
+    /// Counted deliveries, including this one.
     pub spent: u32,
     /// Its end, by the authority clock.
     pub until: u64,
-    /// The consumer that has it: one stream or poll, not the owner's name.
+    /// The consumer that holds it: one stream or poll, not the owner's name.
     pub consumer: u64,
-    /// How many that consumer may hold.
+    /// The maximum number of unsettled deliveries of that consumer.
     pub credit: u32,
-    /// How many the group may have leased in this partition.
+    /// The maximum number of leases of the group in this partition.
     pub max_in_flight: u32,
 }
 
@@ -409,21 +418,23 @@ pub struct Granted {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variant says what its fields are")]
 pub enum How {
-    /// Done.
+    /// The worker acked it.
     Acked,
-    /// Failed; not before `due`. `asked`: the worker named the delay, else the policy did.
+    /// The worker nacked it; not granted before `due`. `asked`: the worker gave the delay, not the
+    /// policy.
     Nacked { due: u64, asked: bool },
-    /// Its time ran out; not before `due`.
+    /// It expired; not granted before `due`.
     Expired { due: u64 },
-    /// Given back, uncounted; not before `due`.
+    /// Given back, uncounted; not granted before `due`.
     Returned { due: u64 },
-    /// Dead in this commit; a `Died` fact says why. `asked`: by a final nack.
+    /// The message was dead-lettered in this commit; a `Died` fact has the reason. `asked`: by a
+    /// final nack.
     Dead { asked: bool },
-    /// A dead letter that was deleted while a group had it.
+    /// Its dead letter was deleted while a group had it open.
     Purged,
 }
 
-/// What a node says of one partition of a group.
+/// The counters of one partition of a group, as reported by a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// Topic.
@@ -434,37 +445,37 @@ pub struct Counters {
     pub partition: u32,
     /// Generation of the cursor.
     pub generation: u64,
-    /// First offset never delivered.
+    /// The first offset that was never delivered.
     pub next: u64,
-    /// First offset not yet stored.
+    /// The first offset that is not stored yet.
     pub high: u64,
-    /// Leased.
+    /// Number of leased messages.
     pub leased: u64,
-    /// Waiting for a retry.
+    /// Number of messages that wait for a retry.
     pub waiting: u64,
-    /// Not settled.
+    /// Number of messages that are not settled.
     pub backlog: u64,
-    /// Why no fresh message is delivered, if the node says so.
+    /// Why no new message is delivered, if the node reports it.
     #[serde(default)]
     pub blocked: Option<Name>,
 }
 
-/// A dead letter as read at the end.
+/// A dead letter as read at the end of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeadLetter {
     /// Its own id.
     pub id: Name,
     /// The topic it comes from.
     pub topic: Name,
-    /// The group in which it died.
+    /// The group in which it failed.
     pub group: Name,
-    /// Partition and offset it had there.
+    /// The partition it had there.
     pub partition: u32,
-    /// Offset it had there.
+    /// The offset it had there.
     pub offset: u64,
-    /// Id it had there.
+    /// The id it had there.
     pub origin: Name,
-    /// Why.
+    /// The reason.
     pub reason: Name,
     /// Counted deliveries.
     pub attempts: u32,
@@ -474,45 +485,46 @@ pub struct DeadLetter {
     pub message: Content,
     /// Its idempotency key.
     pub idem: Option<Name>,
-    /// Sent again as this message.
+    /// The message it was redriven as.
     pub redriven: Option<Name>,
 }
 
 /// The name of an effect.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Effect {
-    /// Whose; `default` when none was given.
+    /// The tenant; `default` when none was given.
     pub tenant: Name,
-    /// Where the key is unique. Under a delivery it names the topic's life and the group.
+    /// The scope in which the key is unique. Under a delivery, it names the topic's life and the
+    /// group.
     pub scope: Name,
-    /// The name within all that.
+    /// The key within tenant and scope.
     pub key: Name,
 }
 
 /// A right to execute an effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Right {
-    /// To which.
+    /// The effect.
     pub effect: Effect,
-    /// In which life of its name: a key that is used again after its time is another effect. Grows. A
-    /// harness that cannot see it says 0 and uses no key again.
+    /// The life of its name: a key that is reused after its retention is another effect. Grows. A
+    /// harness that cannot observe it uses 0 and reuses no key.
     pub life: u64,
-    /// Grows with each right given in that life.
+    /// Grows with each right granted in that life.
     pub fence: u64,
 }
 
 /// A begin, or with `again` a reacquire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
-    /// Which effect.
+    /// The effect.
     pub effect: Effect,
     /// The delivery it is begun under.
     pub lease: Option<Lease>,
-    /// What it is asked to do. None is a value too, but for `again`, where it is not compared.
+    /// The request. `None` is compared like a value, except with `again`, where it is not compared.
     pub request: Option<Name>,
-    /// What the caller is known by.
+    /// The nonce that identifies the caller.
     pub nonce: Option<Name>,
-    /// Only what is known, never a new effect.
+    /// Never creates an effect.
     pub again: bool,
 }
 
@@ -522,84 +534,85 @@ pub struct Begin {
 pub enum Status {
     /// It happened.
     Succeeded,
-    /// It did not happen, and is not to.
+    /// It did not happen and will not be retried.
     FailedFinal,
-    /// It did not happen, and may be tried again.
+    /// It did not happen and may be retried.
     FailedRetryable,
     /// The caller does not know.
     Unknown,
 }
 
 impl Status {
-    /// It is replayed and never executed again.
+    /// Whether the outcome is replayed and the effect is never executed again.
     pub fn is_final(self) -> bool {
         matches!(self, Status::Succeeded | Status::FailedFinal)
     }
 }
 
-/// What the caller of a begin is to do.
+/// The decision that a begin returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Execute it.
+    /// Execute the effect.
     Execute,
-    /// Find out whether it happened.
+    /// Determine whether it happened.
     Probe,
-    /// Take the outcome.
+    /// Use the recorded outcome.
     Replay(Status),
-    /// It failed; ask again to take it again.
+    /// It failed; reacquire it to retry.
     Retryable,
 }
 
-/// What becomes of doubt.
+/// The policy for an effect in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDoubt {
-    /// Executed again.
+    /// Execute it again.
     Retry,
-    /// Given to somebody who finds out.
+    /// Grant it to a caller that determines whether it happened.
     Probe,
-    /// Left alone until a person has said.
+    /// Wait until an operator resolves it.
     Park,
 }
 
-/// How far an effect is, as it is stored.
+/// The stored progress of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Progress {
-    /// The right is out, or was and nobody noticed its end.
+    /// The right is granted; it may have ended unnoticed.
     InProgress,
-    /// Nobody knows.
+    /// The outcome is unknown.
     InDoubt,
-    /// It ended so.
+    /// The outcome is known.
     Known(Status),
 }
 
-/// An effect, as it is stored.
+/// The stored record of an effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The latest right.
     pub right: Right,
-    /// How far it is.
+    /// Its progress.
     pub progress: Progress,
-    /// What it was first asked to do.
+    /// The request of the first begin.
     pub request: Option<Name>,
-    /// What the holder of the latest right is known by.
+    /// The nonce of the holder of the latest right.
     pub nonce: Option<Name>,
-    /// What the first begin said.
+    /// The policy of the first begin.
     pub on_doubt: OnDoubt,
-    /// From then on (authority clock) it is not retried: the provider has forgotten its key.
+    /// It is not retried at or after this time (authority clock), because the provider no longer
+    /// knows its key.
     pub window_until: Option<u64>,
-    /// The delivery it was last begun under, whose lease is the right's.
+    /// The delivery it was last begun under. Its lease is the lease of the right.
     pub under: Option<Lease>,
-    /// Without a delivery: the end of the right, by the authority clock, or later.
+    /// Without a delivery: the end of the right, by the authority clock, or a later time.
     pub until: u64,
-    /// How it ended, in words.
+    /// The outcome, as text.
     pub outcome: Name,
     /// How long an outcome is kept.
     pub ttl_ms: u64,
-    /// When it is forgotten, by the authority clock; `None` = not yet.
+    /// When the record expires, by the authority clock; `None` = not yet known.
     pub kept_until: Option<u64>,
-    /// The outcome is a person's word.
+    /// The outcome was set by an operator.
     pub resolved: bool,
 }

@@ -1,8 +1,8 @@
-//! Dense numbers for what a history names.
+//! Dense numbers for the names in a history.
 //!
-//! Names and places are looked up once, while the timeline is read, and are small numbers from then on.
-//! What a judge knows about them lives in columns indexed by those numbers; each kind of number has
-//! its own type, so that a column cannot be asked for the wrong thing.
+//! Names are looked up once, while the timeline is built, and are small numbers from then on. The
+//! checks keep their state in columns indexed by those numbers. Each kind of number has its own
+//! type, so a column cannot be indexed with the wrong one.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -11,9 +11,9 @@ use std::ops::{Index, IndexMut};
 
 /// A number that stands for a key of a [`Table`].
 pub(crate) trait Dense: Copy {
-    /// The number `index`.
+    /// Creates the number `index`.
     fn new(index: usize) -> Self;
-    /// Its place in a column.
+    /// Returns its index in a column.
     fn index(self) -> usize;
 }
 
@@ -44,13 +44,13 @@ dense! {
     LaneId,
     /// A group of a topic.
     ReaderId,
-    /// A group's place in a partition.
+    /// The cursor of a group in a partition.
     CursorId,
     /// One generation of a cursor.
     LifeId,
-    /// A message as one life of a cursor sees it.
+    /// A message as seen by one generation of a cursor.
     EntryId,
-    /// An offset of a partition.
+    /// An offset in a partition.
     PositionId,
     /// Topic, tenant and idempotency key.
     IdentityId,
@@ -62,19 +62,19 @@ dense! {
     CommitId,
 }
 
-/// Gives each distinct key a number, in order of first sight.
+/// Numbers distinct keys in the order in which they are first added.
 pub(crate) struct Table<I, K> {
     ids: FastMap<K, I>,
     keys: Vec<K>,
 }
 
 impl<I: Dense, K: Copy + Eq + Hash> Table<I, K> {
-    /// No keys yet.
+    /// Creates an empty table.
     pub(crate) fn new() -> Self {
         Self { ids: FastMap::default(), keys: Vec::new() }
     }
 
-    /// The number of `key`, a new one if it has none.
+    /// Returns the number of `key`, adding it if it is new.
     pub(crate) fn id(&mut self, key: K) -> I {
         if let Some(id) = self.find(key) {
             return id;
@@ -85,28 +85,29 @@ impl<I: Dense, K: Copy + Eq + Hash> Table<I, K> {
         id
     }
 
-    /// The number of `key`, if it was ever named.
+    /// Returns the number of `key`, if it has one.
     pub(crate) fn find(&self, key: K) -> Option<I> {
         self.ids.get(&key).copied()
     }
 
-    /// What `id` stands for.
+    /// Returns the key of `id`.
     pub(crate) fn key(&self, id: I) -> K {
         self.keys[id.index()]
     }
 
-    /// All numbers given, ascending.
+    /// Returns all numbers, ascending.
     pub(crate) fn ids(&self) -> impl Iterator<Item = I> + use<I, K> {
         (0..self.keys.len()).map(I::new)
     }
 
-    /// A column that says `value` of every key.
+    /// Creates a column with `value` for every key.
     pub(crate) fn column<V: Clone>(&self, value: V) -> Column<I, V> {
         Column { values: vec![value; self.keys.len()], of: PhantomData }
     }
 }
 
-/// A table for offsets of something. Neighbours lie together, as they come together.
+/// A table of (owner, offset) keys. Stored in pages, because neighbouring offsets are used
+/// together.
 pub(crate) struct Offsets<I, O> {
     pages: FastMap<(O, u64), usize>,
     slots: Vec<[Option<I>; PAGE_OFFSETS]>,
@@ -116,12 +117,12 @@ pub(crate) struct Offsets<I, O> {
 const PAGE_OFFSETS: usize = 64;
 
 impl<I: Dense, O: Dense + Eq + Hash> Offsets<I, O> {
-    /// No offsets yet.
+    /// Creates an empty table.
     pub(crate) fn new() -> Self {
         Self { pages: FastMap::default(), slots: Vec::new(), keys: Vec::new() }
     }
 
-    /// The number of an offset, a new one if it has none.
+    /// Returns the number of an offset, adding it if it is new.
     pub(crate) fn id(&mut self, owner: O, offset: u64) -> I {
         let (number, slot) = place(offset);
         let page = *self.pages.entry((owner, number)).or_insert_with(|| {
@@ -134,19 +135,19 @@ impl<I: Dense, O: Dense + Eq + Hash> Offsets<I, O> {
         })
     }
 
-    /// The number of an offset, if it was ever named.
+    /// Returns the number of an offset, if it has one.
     pub(crate) fn find(&self, owner: O, offset: u64) -> Option<I> {
         let (number, slot) = place(offset);
         let page = *self.pages.get(&(owner, number))?;
         self.slots[page][slot]
     }
 
-    /// What `id` stands for.
+    /// Returns the owner and offset of `id`.
     pub(crate) fn key(&self, id: I) -> (O, u64) {
         self.keys[id.index()]
     }
 
-    /// A column that says `value` of every offset.
+    /// Creates a column with `value` for every offset.
     pub(crate) fn column<V: Clone>(&self, value: V) -> Column<I, V> {
         Column { values: vec![value; self.keys.len()], of: PhantomData }
     }
@@ -157,19 +158,19 @@ fn place(offset: u64) -> (u64, usize) {
     (offset / n, (offset % n) as usize)
 }
 
-/// What is known of each key of a table.
+/// One value for each key of a table.
 pub(crate) struct Column<I, V> {
     values: Vec<V>,
     of: PhantomData<I>,
 }
 
 impl<I: Dense, V> Column<I, V> {
-    /// An empty column, for numbers that come without a table.
+    /// Creates an empty column, for numbers that have no table.
     pub(crate) fn new() -> Self {
         Self { values: Vec::new(), of: PhantomData }
     }
 
-    /// Adds a value and gives it the next number.
+    /// Appends a value and returns its number.
     pub(crate) fn push(&mut self, value: V) -> I {
         self.values.push(value);
         I::new(self.values.len() - 1)
@@ -201,8 +202,8 @@ pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 /// A set of short keys.
 pub(crate) type FastSet<K> = HashSet<K, BuildHasherDefault<FastHasher>>;
 
-/// Multiply and rotate, a word at a time. Histories come from our own harnesses, so nobody aims
-/// collisions at it.
+/// Multiplies and rotates, one word at a time. Histories come from our own harnesses, so the hash
+/// does not need to resist crafted collisions.
 #[derive(Default)]
 pub(crate) struct FastHasher(u64);
 
@@ -238,7 +239,7 @@ impl Hasher for FastHasher {
     }
 
     fn finish(&self) -> u64 {
-        // The map takes its bucket from the low bits, multiplication mixes the high ones.
+        // The map uses the low bits as the bucket, but multiplication mixes the high bits.
         self.0.rotate_left(26)
     }
 }

@@ -1,13 +1,14 @@
-//! Reads the history of a run and says which promise it breaks.
+//! Checks the history of a run and reports the invariants that it breaks.
 //!
-//! 1. Only what is in the history counts: no clock, no configuration, no knowledge of the code that
-//!    made it. The same history gives the same report.
-//! 2. An unknown outcome is never held against the system: both possibilities are fine.
-//! 3. With `Committed` events the order of commits decides; without them, what clients saw.
-//! 4. The work grows with n log n, so that the simulator can check every run.
+//! 1. The report depends only on the history: no clock, no configuration, no knowledge of the code
+//!    under test. The same history gives the same report.
+//! 2. A call with an unknown outcome never causes a violation. Both outcomes are accepted.
+//! 3. If the history has `Committed` events, it is checked in commit order; otherwise only what
+//!    clients saw is checked.
+//! 4. The check takes O(n log n) time, so the simulator can check every run.
 //!
-//! Each module is a judge of its own and knows nothing of the others; they share the `timeline`, in
-//! which every name has become a number.
+//! Each module checks its own invariants and does not depend on the others. They share the
+//! `timeline`, in which every name is replaced by a number.
 
 mod attempts;
 mod clients;
@@ -42,10 +43,10 @@ use report::Findings;
 pub use report::{Counts, Report, Violation};
 use timeline::Timeline;
 
-/// Judges a history.
+/// Checks a history.
 pub fn check(events: &[Event]) -> Report {
     let mut findings = Findings::default();
-    // Epochs grow over a restore as well.
+    // Epochs keep growing across a restore, so these checks read the unsplit history.
     owners::judge(events, &mut findings);
     storage::judge(events, &mut findings);
     clock::judge(events, &mut findings);
@@ -67,7 +68,7 @@ pub fn check(events: &[Event]) -> Report {
     findings.into_report(counts)
 }
 
-/// Everything that is judged by the order of what was seen.
+/// Runs the checks that depend on the order of events.
 fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     content::judge(timeline, findings);
     order::judge(timeline, findings);

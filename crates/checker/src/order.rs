@@ -1,14 +1,14 @@
-//! Offsets against real time: I7 and I28.
+//! Checks offsets against real time: `RealTimeOrder` and `ProducerOrder`.
 //!
-//! When a produce is sent, everything answered before it must lie in front of it. It is enough to
-//! compare with the highest offset answered so far.
+//! A produce must get a greater offset than every produce that was answered before it was sent.
+//! Comparing with the highest offset answered so far is enough.
 
 use crate::ids::{CallId, Column, FastMap, LaneId};
 use crate::invariant::Invariant::{ProducerOrder, RealTimeOrder};
 use crate::report::Findings;
 use crate::timeline::{Outcome, Seen, Timeline};
 
-/// Judges every produce that stored something.
+/// Checks every produce that stored a message.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut highest: Column<LaneId, Highest> = timeline.places.lanes.column(Highest::default());
     let mut highest_own: FastMap<(LaneId, u32), u64> = FastMap::default();
@@ -22,8 +22,9 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
                 let seq = timeline.calls[call].answered;
                 let text = timeline.places.lane_text(lane);
                 if let Some(own) = highest_own.get(&(lane, process)).filter(|own| **own >= offset) {
-                    let detail =
-                        format_args!("{text}/{offset} was sent by process {process} after {own}");
+                    let detail = format_args!(
+                        "process {process} sent {text}/{offset} after its message at offset {own} was accepted"
+                    );
                     findings.add(ProducerOrder, seq, detail);
                 }
                 if let Some(other) =
@@ -32,7 +33,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
                     findings.add(
                         RealTimeOrder,
                         seq,
-                        format_args!("{text}/{offset} was sent after {other}"),
+                        format_args!("{text}/{offset} was sent after another process's message at offset {other} was accepted"),
                     );
                 }
             }
@@ -56,7 +57,7 @@ fn stored_at(timeline: &Timeline<'_>, call: CallId) -> Option<(LaneId, u64)> {
     Some(timeline.places.positions.key(at))
 }
 
-/// The highest offset of a partition, and the highest that another process has.
+/// The highest offset of a partition, and the highest offset of any other process.
 #[derive(Clone, Copy, Default)]
 struct Highest {
     first: Option<(u64, u32)>,

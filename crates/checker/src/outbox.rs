@@ -1,7 +1,9 @@
-//! Messages of commits on their way to another shard: of I1, I2, I8, I20, I21, I22, I28 and I51 what is
-//! about them. That they arrive once is for `content` to say.
+//! Checks messages that commits send to another shard: the parts of `NoLoss`, `NoPhantom`,
+//! `MonotonicNumbers`, `DeadLetteredOnce`, `NoEarlyDeadLetter`, `FaithfulDeadLetter`,
+//! `ProducerOrder` and `EventualDrain` that concern them. `content` checks that they are stored
+//! once.
 //!
-//! Where commits are not seen, nothing is judged here.
+//! Skipped if the history has no commits.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +15,7 @@ use crate::invariant::Invariant::{
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Commit, Letter, Put, Seen, Send, Step, Timeline};
 
-/// Judges every way from a shard to another.
+/// Checks every route from one shard to another.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     if !timeline.has_facts() {
         return;
@@ -48,34 +50,34 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     }
 }
 
-/// From a shard to another.
+/// (source shard, target shard).
 type Route = (u32, u32);
 
 struct Judge<'s, 'a> {
     timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
-    /// The commit that has each body.
+    /// The commit that produces each body.
     commits: FastMap<u64, &'s Commit<'a>>,
     ways: FastMap<Route, Way>,
-    /// Which way each body goes, and as which number.
+    /// The route and the number of each body.
     numbers: FastMap<u64, (Route, u64)>,
     /// Bodies of commits that are stored.
     stored: FastSet<u64>,
-    /// Dead letters of messages that were turned away: (body, batch).
+    /// Dead letters of messages that the target shard rejected: (body, batch).
     came_back: FastMap<LabelId, (u64, u64)>,
     topics_gone: Column<NameId, bool>,
     /// Dead letters that were deleted.
     dropped: FastSet<LabelId>,
 }
 
-/// What has gone one way.
+/// The messages of one route.
 #[derive(Default)]
 struct Way {
-    /// Number of the next.
+    /// The next number.
     next: u64,
-    /// Everything below has arrived or was turned away.
+    /// Every number below has arrived or was rejected.
     arrived: u64,
-    /// First number not stored by the other shard so far.
+    /// The first number above all that the target shard has stored.
     in_order: u64,
     turned_away: FastSet<u64>,
     bodies: BTreeMap<u64, Going>,
@@ -84,11 +86,11 @@ struct Way {
 #[derive(Clone, Copy)]
 struct Going {
     body: u64,
-    /// The batch in which it came back.
+    /// The batch in which it was dead-lettered as undeliverable.
     came_back: Option<u64>,
-    /// It is no longer kept.
+    /// It was removed from the outbox.
     has_left: bool,
-    /// It had arrived, and was sent on from there.
+    /// It had arrived and was forwarded to another shard.
     is_onward: bool,
 }
 
@@ -96,7 +98,7 @@ impl<'a> Judge<'_, 'a> {
     fn batch(&mut self, batch: &Batch) {
         let Batch { seq, shard, .. } = *batch;
         let steps = self.timeline.steps_of(batch);
-        // What the order inside a batch means nothing to comes first.
+        // Facts whose order inside a batch does not matter come first.
         for step in steps {
             match step {
                 Step::Stored(put) => {
@@ -141,20 +143,24 @@ impl<'a> Judge<'_, 'a> {
         let (from, to) = route;
         let way = self.ways.entry(route).or_default();
         if number != way.next {
-            let detail =
-                format_args!("message {number} from shard {from} to {to}, {} is next", way.next);
+            let detail = format_args!(
+                "message {number} from shard {from} to shard {to} was sent, but the next number is {}",
+                way.next
+            );
             self.findings.add(MonotonicNumbers, seq, detail);
         }
         way.next = number.saturating_add(1);
         let is_onward = self.numbers.insert(body, (route, number)).is_some();
         way.bodies.insert(number, Going { body, came_back: None, has_left: false, is_onward });
         if !self.commits.contains_key(&body) {
-            let detail = format_args!("message {number} from shard {from} to {to} is no commit's");
+            let detail = format_args!(
+                "message {number} from shard {from} to shard {to} belongs to no commit"
+            );
             self.findings.add(NoPhantom, seq, detail);
         }
     }
 
-    /// A message that came this way is stored behind those before it.
+    /// Checks that a message is stored after the messages that were sent before it.
     fn stored(&mut self, seq: u64, shard: u32, put: &Put<'a>) {
         let body = put.stored.message.body;
         let is_new = !put.stored.dead_letter && put.for_group.is_none();
@@ -168,7 +174,7 @@ impl<'a> Judge<'_, 'a> {
         let way = self.ways.entry((from, to)).or_default();
         if number < way.in_order {
             let detail = format_args!(
-                "message {number} from shard {from} is stored in shard {to} behind {}",
+                "message {number} from shard {from} was stored in shard {to} after message {}",
                 way.in_order - 1
             );
             self.findings.add(ProducerOrder, seq, detail);
@@ -181,7 +187,7 @@ impl<'a> Judge<'_, 'a> {
         let way = self.ways.entry(route).or_default();
         if through < way.arrived || through > way.next {
             let detail = format_args!(
-                "shard {to} has everything below {through} from shard {from}, of {} to {}",
+                "shard {to} reports messages below {through} from shard {from} as arrived; the number must be between {} and {}",
                 way.arrived, way.next
             );
             self.findings.add(
@@ -195,8 +201,9 @@ impl<'a> Judge<'_, 'a> {
             let is_onward = self.numbers.get(&going.body).is_some_and(|(on, _)| on.0 == to);
             let is_here = self.stored.contains(&going.body) || is_onward;
             if !is_here && !way.turned_away.contains(number) {
-                let detail =
-                    format_args!("message {number} from shard {from} to {to} is not stored there");
+                let detail = format_args!(
+                    "message {number} from shard {from} to shard {to} was reported as arrived but is not stored there"
+                );
                 self.findings.add(NoLoss, seq, detail);
             }
         }
@@ -211,37 +218,48 @@ impl<'a> Judge<'_, 'a> {
                 .filter(|put| put.id == id && put.stored.dead_letter)
         });
         let Some(put) = stored else {
-            let detail = format_args!("{name} is said to have come back, and is no dead letter");
+            let detail = format_args!(
+                "{name} was reported as undeliverable but is not stored as a dead letter"
+            );
             self.findings.add(DeadLetteredOnce, seq, detail);
             return;
         };
         let body = put.stored.message.body;
         self.came_back.insert(id, (body, seq));
         let Some(&(route, number)) = self.numbers.get(&body) else {
-            let detail = format_args!("{name} came back, and was sent nowhere");
+            let detail = format_args!(
+                "dead letter {name} is undeliverable, but its message was never sent to another shard"
+            );
             self.findings.add(DeadLetteredOnce, seq, detail);
             return;
         };
         let way = self.ways.entry(route).or_default();
         if !way.turned_away.contains(&number) {
-            let detail = format_args!("{name} came back, and shard {} did not say so", route.1);
+            let detail = format_args!(
+                "dead letter {name} is undeliverable, but shard {} did not reject its message",
+                route.1
+            );
             self.findings.add(NoEarlyDeadLetter, seq, detail);
         }
         let Some(going) = way.bodies.get_mut(&number) else { return };
         if going.came_back.replace(seq).is_some() || self.stored.contains(&body) {
-            let detail = format_args!("{name} came back, and is stored or came back before");
+            let detail = format_args!(
+                "dead letter {name} is undeliverable, but its message is stored or was already dead-lettered"
+            );
             self.findings.add(DeadLetteredOnce, seq, detail);
         }
     }
 
-    /// A message is no longer kept: it has arrived, or is a dead letter from now on.
+    /// Checks the removal of a message from the outbox: it has arrived, or is dead-lettered in this
+    /// batch.
     fn left(&mut self, seq: u64, route: Route, number: u64) {
         let (from, to) = route;
         let way = self.ways.entry(route).or_default();
         let going = way.bodies.get_mut(&number).filter(|going| !going.has_left);
         let Some(going) = going else {
-            let detail =
-                format_args!("message {number} from shard {from} to {to} is not there to go");
+            let detail = format_args!(
+                "message {number} from shard {from} to shard {to} was removed from the outbox but is not in it"
+            );
             self.findings.add(NoPhantom, seq, detail);
             return;
         };
@@ -249,24 +267,25 @@ impl<'a> Judge<'_, 'a> {
         if !way.turned_away.contains(&number) {
             if way.arrived <= number {
                 let detail = format_args!(
-                    "message {number} from shard {from} is given up before shard {to} has it"
+                    "message {number} from shard {from} was removed from the outbox before shard {to} stored it"
                 );
                 self.findings.add(NoLoss, seq, detail);
             }
             return;
         }
         let going = *going;
-        // With its topic goes whoever could look for it.
+        // If the topic of the sender was deleted, there is no place for the dead letter.
         let sender = self.sender(&going);
         let has_sender = sender.is_some_and(|topic| !self.topics_gone[topic]);
         if going.came_back != Some(seq) && has_sender {
-            let detail =
-                format_args!("message {number} from shard {from} to {to} is turned away and gone");
+            let detail = format_args!(
+                "message {number} from shard {from} to shard {to} was rejected and removed without a dead letter"
+            );
             self.findings.add(DeadLetteredOnce, seq, detail);
         }
     }
 
-    /// The topic that a message comes back to.
+    /// The topic whose dead letters receive the message if it is undeliverable.
     fn sender(&self, going: &Going) -> Option<NameId> {
         let commit = self.commits.get(&going.body)?;
         let places = &self.timeline.places;
@@ -277,29 +296,31 @@ impl<'a> Judge<'_, 'a> {
         }
     }
 
-    /// How a message went last.
+    /// The last transfer of a message.
     fn last_way(&self, body: u64) -> Option<Going> {
         let (route, number) = self.numbers.get(&body)?;
         self.ways.get(route)?.bodies.get(number).copied()
     }
 
-    /// Dead letters as they are read at the end.
+    /// Checks dead letters as read at the end.
     fn letters(&mut self) {
         let mut read: FastSet<LabelId> = FastSet::default();
-        for letter in self.timeline.dead_letters.iter().filter(|letter| letter.has_come_back()) {
+        for letter in self.timeline.dead_letters.iter().filter(|letter| letter.is_undeliverable()) {
             let name = self.timeline.places.labels.key(letter.id);
             if !read.insert(letter.id) {
                 self.findings.add(
                     DeadLetteredOnce,
                     letter.seq,
-                    format_args!("{name} is there twice"),
+                    format_args!("dead letter {name} exists twice"),
                 );
                 continue;
             }
             match self.came_back.get(&letter.id) {
                 Some((body, _)) => self.faithful(letter, *body),
                 None => {
-                    let detail = format_args!("{name} is there and nothing came back");
+                    let detail = format_args!(
+                        "dead letter {name} is undeliverable, but no message was rejected"
+                    );
                     self.findings.add(DeadLetteredOnce, letter.seq, detail);
                 }
             }
@@ -313,13 +334,15 @@ impl<'a> Judge<'_, 'a> {
                 self.findings.add(
                     DeadLetteredOnce,
                     ended,
-                    format_args!("{name} came back and is not there"),
+                    format_args!(
+                        "dead letter {name} of an undeliverable message does not exist at the end"
+                    ),
                 );
             }
         }
     }
 
-    /// The letter says whose commit it was.
+    /// Checks that the dead letter names the commit that sent the message.
     fn faithful(&mut self, told: &Letter<'_>, body: u64) {
         let Some(commit) = self.commits.get(&body) else { return };
         let places = &self.timeline.places;
@@ -331,7 +354,8 @@ impl<'a> Judge<'_, 'a> {
         } else {
             let (lane, offset) = places.positions.key(places.position_of(entry));
             let (topic, partition) = places.lanes.key(lane);
-            // What the reader of a dead letter sends comes back to the topic of that letter.
+            // A message sent by the reader of a dead letter returns to the topic of that dead
+            // letter.
             let topic = places.names.key(topic);
             let topic = topic.strip_prefix("dlq.").unwrap_or(topic);
             (&*letter.topic, letter.partition, letter.offset) == (topic, partition, offset)
@@ -344,7 +368,9 @@ impl<'a> Judge<'_, 'a> {
             && send.is_some_and(|send| *send.content == letter.message && send.key == told.key);
         if !is_so {
             let (name, text) = (places.labels.key(told.id), places.entry_text(entry));
-            let detail = format_args!("{name} came back to {text}, and the letter says {letter:?}");
+            let detail = format_args!(
+                "dead letter {name} belongs to the commit of {text}, but it contains {letter:?}"
+            );
             self.findings.add(FaithfulDeadLetter, told.seq, detail);
         }
     }
@@ -353,8 +379,9 @@ impl<'a> Judge<'_, 'a> {
         for ((from, to), way) in &self.ways {
             let waiting = way.bodies.values().filter(|going| !going.has_left).count();
             if waiting > 0 {
-                let detail =
-                    format_args!("{waiting} messages from shard {from} to {to} are on their way");
+                let detail = format_args!(
+                    "{waiting} messages from shard {from} to shard {to} are still in the outbox"
+                );
                 self.findings.add(EventualDrain, ended, detail);
             }
         }

@@ -1,4 +1,5 @@
-//! Who may write to a shard, and until when: I32, I33, I35.
+//! Checks which node may write to a shard, and until when: `OneOwnerPerEpoch`, `CommitFencing` and
+//! `StepDown`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +7,11 @@ use crate::history::{Event, What};
 use crate::invariant::Invariant::{CommitFencing, OneOwnerPerEpoch, StepDown};
 use crate::report::Findings;
 
-/// A process that has just gone on may decide what it had in hand before it looks at the clock.
+/// Grace for a process that has just resumed: it may decide pending commands before it reads the
+/// clock.
 const MOMENT_MS: u64 = 5;
 
-/// Judges claims, commits and decisions in the order they were seen.
+/// Checks claims, commits and decisions in the order they were observed.
 pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
     let mut owners = Owners { findings, claims: BTreeMap::new(), nodes: BTreeMap::new() };
     for event in events {
@@ -51,17 +53,18 @@ pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
     }
 }
 
-/// What is known of a node.
+/// The state of a node.
 #[derive(Default)]
 struct Node {
     alive_until: u64,
-    /// It may be stopped again in the moment it goes on.
+    /// The times at which the process resumes. It may be stopped again in the millisecond in which
+    /// it resumes.
     goes_on_at: BTreeSet<u64>,
 }
 
 struct Owners<'f> {
     findings: &'f mut Findings,
-    /// Claims of each shard: by whom, by epoch.
+    /// Shard to epoch to the node that claimed it.
     claims: BTreeMap<u32, BTreeMap<u64, u64>>,
     nodes: BTreeMap<u64, Node>,
 }
@@ -70,7 +73,9 @@ impl Owners<'_> {
     fn claimed(&mut self, seq: u64, node: u64, shard: u32, epoch: u64) {
         let claims = self.claims.entry(shard).or_default();
         if let Some((last, _)) = claims.last_key_value().filter(|(last, _)| epoch <= **last) {
-            let detail = format_args!("shard {shard} is claimed under {epoch}, after {last}");
+            let detail = format_args!(
+                "shard {shard} was claimed with epoch {epoch} after epoch {last} was claimed"
+            );
             self.findings.add(OneOwnerPerEpoch, seq, detail);
         }
         claims.insert(epoch, node);
@@ -80,7 +85,7 @@ impl Owners<'_> {
         let last = self.claims.get(&shard).and_then(|claims| claims.last_key_value());
         if let Some((last, _)) = last.filter(|(last, _)| epoch < **last) {
             let detail = format_args!(
-                "batch {batch} of shard {shard} is committed under {epoch}, after the claim of {last}"
+                "batch {batch} of shard {shard} was committed under epoch {epoch} after epoch {last} was claimed"
             );
             self.findings.add(CommitFencing, seq, detail);
         }
@@ -90,7 +95,7 @@ impl Owners<'_> {
         let owner = self.claims.get(&shard).and_then(|claims| claims.get(&epoch));
         if owner != Some(&node) {
             let detail = format_args!(
-                "batch {batch} of shard {shard} is decided under {epoch} by {node}, which is {owner:?}'s"
+                "batch {batch} of shard {shard} was decided under epoch {epoch} by node {node}, but the epoch was claimed by {owner:?}"
             );
             self.findings.add(OneOwnerPerEpoch, event.seq, detail);
         }
@@ -99,7 +104,8 @@ impl Owners<'_> {
         let is_waking = known.goes_on_at.range(moment).next().is_some();
         if known.alive_until < event.at && !is_waking {
             let late = event.at - known.alive_until;
-            let detail = format_args!("{node} decides {late} ms after its lease");
+            let detail =
+                format_args!("node {node} decided a batch {late} ms after its lease ended");
             self.findings.add(StepDown, event.seq, detail);
         }
     }

@@ -1,12 +1,12 @@
-//! Pointers that commits set: of I55 that they are set with their commit, and of I58 that a reader is shown
-//! where they lead.
+//! Checks pointers that commits set: of `AtomicCommit` that they are set with their commit, and of
+//! `TrueAnswers` that a reader is shown the current location.
 
 use crate::ids::{CallId, CursorId, EntryId, FastMap, LabelId, NameId};
 use crate::invariant::Invariant::{AtomicCommit, TrueAnswers};
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Outcome, Seen, Step, Timeline};
 
-/// Judges every pointer, where commits are seen.
+/// Checks every pointer. Skipped if the history has no commits.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut judge = Judge {
         timeline,
@@ -28,15 +28,15 @@ type Place<'a> = (NameId, &'a str);
 struct Judge<'s, 'a> {
     timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
-    /// Where each pointer leads, and the message that set it so.
+    /// The location of each pointer and the message that set it.
     pointers: FastMap<Place<'a>, (&'a str, Option<Setter>)>,
-    /// The message that each dead letter was at first.
+    /// The original message of each dead letter.
     dead: FastMap<LabelId, Setter>,
-    /// The message that each redriven one was at first: in the same partition, at another offset.
+    /// The original message of each redriven one: in the same partition, at another offset.
     originals: FastMap<Setter, Setter>,
 }
 
-/// A message of a group, whichever generation of the cursor delivered it.
+/// A message in a group, independent of the generation that delivered it.
 type Setter = (CursorId, u64);
 
 impl<'a> Judge<'_, 'a> {
@@ -72,7 +72,7 @@ impl<'a> Judge<'_, 'a> {
         for (place, locations) in &set {
             for location in locations.iter().filter(|to| !is_claimed.contains(&(*place, **to))) {
                 let detail =
-                    format_args!("pointer {} is set to {location} without a commit", place.1);
+                    format_args!("pointer {} was set to {location} without a commit", place.1);
                 self.findings.add(AtomicCommit, batch.seq, detail);
             }
         }
@@ -83,7 +83,7 @@ impl<'a> Judge<'_, 'a> {
         }
     }
 
-    /// Redriven messages are the messages that they were before they died.
+    /// Maps redriven messages to their original messages.
     fn redriven(&mut self, batch: &Batch) {
         let mut copies: FastMap<LabelId, u64> = FastMap::default();
         for step in self.timeline.steps_of(batch) {
@@ -100,7 +100,7 @@ impl<'a> Judge<'_, 'a> {
         }
     }
 
-    /// The pointers of a commit that is done lead where it says.
+    /// Checks that the pointers of a commit point to the committed locations.
     fn committed(
         &mut self,
         seq: u64,
@@ -117,16 +117,19 @@ impl<'a> Judge<'_, 'a> {
             let before = self.pointers.get(&place).copied();
             let is_same = before.is_some_and(|(before, _)| before == location);
             if !is_set && !is_same {
-                let detail = format_args!("pointer {} is committed and not set", pointer.name);
+                let detail =
+                    format_args!("pointer {} is part of a commit but was not set", pointer.name);
                 self.findings.add(AtomicCommit, seq, detail);
                 continue;
             }
             let is_other = before.is_some_and(|(_, of)| of.is_some_and(|of| of != setter));
-            // What the same commit or message sets again in one batch is in no order that is known.
+            // If a pointer is set several times in one batch, the order is unknown.
             let is_once = set.get(&place).is_none_or(|set| set.len() == 1);
             if is_set && !is_same && is_other && is_once && !pointer.replace {
-                let detail =
-                    format_args!("pointer {} of another message is replaced", pointer.name);
+                let detail = format_args!(
+                    "pointer {} of another message was replaced without permission",
+                    pointer.name
+                );
                 self.findings.add(AtomicCommit, seq, detail);
             }
             is_claimed.push((place, location));
@@ -143,7 +146,7 @@ impl<'a> Judge<'_, 'a> {
         (places.topic_of(cursor), self.originals.get(&setter).copied().unwrap_or(setter))
     }
 
-    /// A reader is shown where the pointer leads, or led in the same batch.
+    /// Checks that a reader is shown the current location, or an earlier one of the same batch.
     fn read(&mut self, call: CallId, earlier: &FastMap<Place<'a>, Vec<&'a str>>) {
         let call = &self.timeline.calls[call];
         let (Ask::ReadPointer { topic, name }, Outcome::Pointer(shown)) = (call.ask, call.outcome)
@@ -154,7 +157,8 @@ impl<'a> Judge<'_, 'a> {
         let now = self.pointers.get(&place).map(|(location, _)| *location);
         let before = earlier.get(&place).into_iter().flatten().copied();
         if !now.into_iter().chain(before).any(|location| location == shown) {
-            let detail = format_args!("pointer {name} is shown as {shown}, it leads to {now:?}");
+            let detail =
+                format_args!("pointer {name} was shown as {shown}, but it points to {now:?}");
             self.findings.add(TrueAnswers, call.answered, detail);
         }
     }

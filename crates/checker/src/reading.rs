@@ -1,4 +1,4 @@
-//! Histories as files: one event a line.
+//! Reads histories from files: one event per line.
 
 use std::io::{self, BufRead};
 
@@ -7,25 +7,25 @@ use crate::history::Event;
 /// Why a history could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file ended in an error.
+    /// A line could not be read.
     #[error("line {line} cannot be read")]
     Io {
-        /// Which line, from 1.
+        /// The line number, starting at 1.
         line: usize,
-        /// What the reader said.
+        /// The I/O error.
         source: io::Error,
     },
     /// A line is not an event.
     #[error("line {line} is not an event")]
     NotAnEvent {
-        /// Which line, from 1.
+        /// The line number, starting at 1.
         line: usize,
-        /// What is wrong with it.
+        /// The parse error.
         source: serde_json::Error,
     },
 }
 
-/// Reads a history of one JSON event a line; blank lines are ignored.
+/// Reads a history of one JSON event per line. Blank lines are ignored.
 pub fn read_lines(lines: impl BufRead) -> Result<Vec<Event>, ReadError> {
     let mut events = Vec::new();
     for (i, text) in lines.lines().enumerate() {

@@ -1,11 +1,12 @@
-//! Dead letters that are sent again: I23, and of I57 that no other one is sent for them.
+//! Checks redriven dead letters: `RedrivenOnce`, and of `RestoreFencing` that an id issued before a
+//! restore does not redrive another dead letter.
 
 use crate::ids::{Column, FastMap, LabelId, NameId};
 use crate::invariant::Invariant::{RedrivenOnce, RestoreFencing};
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Outcome, Put, Step, Timeline};
 
-/// Judges every redrive, as committed and as answered.
+/// Checks every redrive, as committed and as answered.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let labels = &timeline.places.labels;
     let mut judge = Judge {
@@ -28,17 +29,18 @@ struct Judge<'s, 'a> {
     findings: &'s mut Findings,
     /// Dead letters and messages for one group, with the batch that stored them.
     messages: FastMap<LabelId, (u64, Put<'a>)>,
-    /// The group in which a dead letter died.
+    /// The group in which each dead letter failed.
     died_in: FastMap<LabelId, NameId>,
-    /// What a dead letter was sent again as.
+    /// The message that each dead letter was redriven as.
     sent_as: Column<LabelId, Option<LabelId>>,
-    /// The dead letter that a message comes from.
+    /// The dead letter that each redriven message comes from.
     copy_of: Column<LabelId, Option<LabelId>>,
 }
 
 impl<'a> Judge<'_, 'a> {
     fn batch(&mut self, batch: &Batch) {
-        // First all that the batch stores: the order of facts inside it means nothing here.
+        // Collects all stored messages first: the order of facts inside a batch has no meaning
+        // here.
         for step in self.timeline.steps_of(batch) {
             match step {
                 Step::Stored(put) if (put.stored.dead_letter || put.for_group.is_some()) => {
@@ -62,7 +64,12 @@ impl<'a> Judge<'_, 'a> {
                 && self.copy_of[put.id].is_none()
             {
                 let new = self.timeline.places.labels.key(put.id);
-                self.detail(batch.seq, format_args!("{new} is for one group and no dead letter's"));
+                self.detail(
+                    batch.seq,
+                    format_args!(
+                        "message {new} is restricted to one group but is no redriven dead letter"
+                    ),
+                );
             }
         }
     }
@@ -77,7 +84,10 @@ impl<'a> Judge<'_, 'a> {
         if let Some(first) = self.sent_as[id] {
             self.detail(
                 seq,
-                format_args!("{from} is sent again as {to} and was as {}", name(first)),
+                format_args!(
+                    "dead letter {from} was redriven as {to}, but it was already redriven as {}",
+                    name(first)
+                ),
             );
             self.copy_of[new] = Some(id);
             return;
@@ -85,23 +95,33 @@ impl<'a> Judge<'_, 'a> {
         self.sent_as[id] = Some(new);
         self.copy_of[new] = Some(id);
         let Some((_, dead)) = self.message(id).filter(|(_, put)| put.stored.dead_letter) else {
-            self.detail(seq, format_args!("{from} is sent again and is no dead letter"));
+            self.detail(seq, format_args!("{from} was redriven but is not a dead letter"));
             return;
         };
         let copy = self.message(new).filter(|(stored, _)| *stored == seq).map(|(_, put)| put);
         let Some(copy) = copy else {
             self.detail(
                 seq,
-                format_args!("{from} is sent again as {to}, which is not stored with it"),
+                format_args!(
+                    "dead letter {from} was redriven as {to}, which is not stored in the same batch"
+                ),
             );
             return;
         };
         if copy.for_group != Some(group) || self.died_in.get(&id).is_some_and(|died| *died != group)
         {
-            self.detail(seq, format_args!("{to} is not for the group in which {from} died"));
+            self.detail(
+                seq,
+                format_args!(
+                    "message {to} is not for the group in which dead letter {from} failed"
+                ),
+            );
         }
         if copy.stored.message.body != dead.stored.message.body {
-            self.detail(seq, format_args!("{to} has another body than {from}"));
+            self.detail(
+                seq,
+                format_args!("message {to} has a different body than dead letter {from}"),
+            );
         }
     }
 
@@ -121,14 +141,27 @@ impl<'a> Judge<'_, 'a> {
                 && self.timeline.has_facts()
                 && self.message(id).is_none()
             {
-                // An id that this storage never gave out, or that a restore has taken back.
-                let detail = format_args!("{} is sent again, and is no dead letter here", name(id));
+                // The storage never issued this id, or a restore has revoked it.
+                let detail = format_args!(
+                    "the redrive of {} succeeded, but it is not a dead letter of this storage",
+                    name(id)
+                );
                 self.findings.add(RestoreFencing, seq, detail);
             } else if self.sent_as[id] != Some(new) {
-                self.detail(seq, format_args!("{} was not sent again as {}", name(id), name(new)));
+                self.detail(
+                    seq,
+                    format_args!(
+                        "the redrive of {} was answered with {}, which is not its copy",
+                        name(id),
+                        name(new)
+                    ),
+                );
             }
             if !already && std::mem::replace(&mut is_answered[id], true) {
-                self.detail(seq, format_args!("{} is sent again a second time", name(id)));
+                self.detail(
+                    seq,
+                    format_args!("dead letter {} was redriven a second time", name(id)),
+                );
             }
         }
     }
@@ -141,7 +174,9 @@ impl<'a> Judge<'_, 'a> {
                 let name = self.timeline.places.labels.key(letter.id);
                 self.detail(
                     letter.seq,
-                    format_args!("{name} does not say what it was sent again as"),
+                    format_args!(
+                        "dead letter {name} does not name the message that it was redriven as"
+                    ),
                 );
             }
         }

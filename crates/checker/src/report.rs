@@ -1,25 +1,25 @@
-//! What the checker has to say.
+//! The report of a check.
 
 use std::fmt;
 
 use crate::invariant::Invariant;
 
-/// How many violations of one invariant are kept: the first ones show the cause.
+/// Maximum number of violations kept per invariant. The first ones show the cause.
 const KEPT_MAX: usize = 100;
 
-/// The judgement on one history.
+/// The result of checking one history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// What is broken, in order of `seq`, then of invariant.
+    /// The violations, ordered by `seq`, then by invariant.
     pub violations: Vec<Violation>,
-    /// How many more violations there were than are listed.
+    /// Number of violations that were found but are not listed.
     pub left_out: u64,
-    /// How much there was to judge.
+    /// How much was checked.
     pub counts: Counts,
 }
 
 impl Report {
-    /// Nothing is broken.
+    /// Whether no invariant is broken.
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }
@@ -37,14 +37,14 @@ impl fmt::Display for Report {
     }
 }
 
-/// One broken promise.
+/// A broken invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
+    /// The broken invariant.
     pub invariant: Invariant,
-    /// The event at which it shows.
+    /// The event at which the violation shows.
     pub seq: u64,
-    /// What was seen, in words.
+    /// A description of the violation.
     pub detail: String,
 }
 
@@ -54,28 +54,28 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How much there was to judge: a run in which nothing happened proves nothing.
+/// How much was checked. A run in which nothing happened proves nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Events read.
     pub events: u64,
-    /// Calls that were answered as done.
+    /// Calls that succeeded.
     pub done: u64,
-    /// Calls that were refused.
+    /// Calls that were rejected.
     pub refused: u64,
-    /// Calls of which nobody knows.
+    /// Calls with an unknown outcome.
     pub unknown: u64,
-    /// Deliveries that were read.
+    /// Deliveries that consumers read.
     pub delivered: u64,
     /// Faults injected.
     pub faults: u64,
     /// Batches committed.
     pub batches: u64,
-    /// Facts in them.
+    /// Facts in the committed batches.
     pub facts: u64,
     /// Messages stored.
     pub stored: u64,
-    /// Produces that found their key taken.
+    /// Produces that were deduplicated.
     pub deduplicated: u64,
     /// Leases granted.
     pub granted: u64,
@@ -83,13 +83,13 @@ pub struct Counts {
     pub acked: u64,
     /// Leases that ended in a nack.
     pub nacked: u64,
-    /// Leases that ran out.
+    /// Leases that expired.
     pub expired: u64,
     /// Leases that were given back.
     pub returned: u64,
     /// Messages that died in a group.
     pub died: u64,
-    /// Dead letters that were sent again.
+    /// Dead letters that were redriven.
     pub redriven: u64,
     /// Dead letters that were deleted.
     pub dropped: u64,
@@ -97,29 +97,29 @@ pub struct Counts {
     pub pointed: u64,
     /// Cursors that were moved.
     pub moved: u64,
-    /// Changes of effects.
+    /// Changes of ledger effects.
     pub recorded: u64,
-    /// Commits of deliveries with what follows.
+    /// Commits of deliveries.
     pub committed: u64,
-    /// Messages that went to another shard.
+    /// Messages sent to another shard.
     pub sent: u64,
-    /// Times that some of them arrived.
+    /// `Arrived` facts.
     pub arrived: u64,
 }
 
-/// Violations while they are being found, in whatever order the judges come by them.
+/// Collects violations, in any order.
 #[derive(Default)]
 pub(crate) struct Findings {
     violations: Vec<Violation>,
 }
 
 impl Findings {
-    /// Puts a violation on record.
+    /// Records a violation.
     pub(crate) fn add(&mut self, invariant: Invariant, seq: u64, detail: fmt::Arguments<'_>) {
         self.violations.push(Violation { invariant, seq, detail: detail.to_string() });
     }
 
-    /// The judgement.
+    /// Sorts, deduplicates and limits the violations.
     pub(crate) fn into_report(mut self, counts: Counts) -> Report {
         self.violations
             .sort_by(|a, b| (a.seq, a.invariant, &a.detail).cmp(&(b.seq, b.invariant, &b.detail)));

@@ -1,12 +1,12 @@
-//! A history in which the storage was restored from a backup is two: one that ends with the restore, and one in
-//! which nothing was committed between the backup and the restore.
+//! Splits a history in which the storage was restored from a backup. The first part ends with the
+//! restore. In the second part, nothing was committed between the backup and the restore.
 //!
-//! In the second one, calls of the time in between keep their invocation, for what they sent may come again,
-//! and have no known end: whatever they were told, nothing of it is left.
+//! In the second part, calls made between the backup and the restore keep their invocation, because
+//! their messages may be sent again. Their outcome becomes unknown: the restore has discarded it.
 
 use crate::history::{Event, What};
 
-/// The histories to be judged one by one.
+/// Returns the two histories, which are checked separately.
 pub(crate) fn split(events: &[Event]) -> Option<[Vec<Event>; 2]> {
     let restored = events.iter().find_map(|event| {
         if let What::Restored { to } = event.what { Some((event.seq, to)) } else { None }
@@ -21,7 +21,7 @@ pub(crate) fn split(events: &[Event]) -> Option<[Vec<Event>; 2]> {
     Some([before, after.collect()])
 }
 
-/// What is left of an event between the backup and the restore.
+/// Converts an event between the backup and the restore for the second history.
 fn without_end(event: &Event) -> Option<Event> {
     match &event.what {
         What::Done { call, .. } | What::Refused { call, .. } | What::Unknown { call } => {

@@ -1,7 +1,9 @@
-//! What settling by token was answered, by itself or as a commit: I11, I12 and I17.
+//! Checks replies to settlements by token, on their own or in a commit: `StaleIsRejected`,
+//! `AckIsFinal` and `IdempotentAck`.
 //!
-//! The evidence for an attempt is its grant where commits are seen, else its delivery; likewise for a
-//! cursor's generation. A settlement by owner name is not fenced and proves nothing.
+//! The evidence for an attempt is its grant if the history has commits, otherwise its delivery. The
+//! same holds for the generation of a cursor. A settlement by owner name is not fenced and is not
+//! checked.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +13,10 @@ use crate::invariant::Invariant::{AckIsFinal, IdempotentAck, StaleIsRejected};
 use crate::report::Findings;
 use crate::timeline::{Ask, Outcome, Seen, Settle, Step, Timeline};
 
-/// A repeated ack is answered as done for at least so long. The authority clock may jump that far.
+/// A repeated ack succeeds for at least this long. The authority clock may jump that far.
 const ACK_KEPT_MS: u64 = 12 * 3_600_000;
 
-/// Judges every settlement by token.
+/// Checks every settlement by token.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut judge = Judge {
         timeline,
@@ -51,27 +53,27 @@ struct Judge<'s, 'a> {
     timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     entries: Column<EntryId, Known>,
-    /// The newest generation, or `None` when topic or group is gone.
+    /// The newest generation, or `None` if the topic or group was deleted.
     cursors: Column<CursorId, Option<u64>>,
-    /// Acks that were done and not stale when they were sent.
+    /// Acks that succeeded and were not stale when they were sent.
     acks: Vec<CallId>,
-    /// Acks of what was acked when they were sent, which will be refused.
+    /// Acks that repeat a successful ack and will be rejected.
     refused: BTreeSet<CallId>,
-    /// The latest time of a batch.
+    /// The latest batch time.
     latest: u64,
 }
 
-/// What is known of an entry so far. Attempts start at 1, so 0 is none.
+/// The state of an entry so far. Attempts start at 1, so 0 means none.
 #[derive(Clone, Copy, Default)]
 struct Known {
-    /// The greatest attempt, and where it showed.
+    /// The greatest attempt and the event that showed it.
     highest: u32,
     highest_seq: u64,
     /// The attempt that ended in an ack.
     acked: u32,
-    /// The attempt of which an ack was answered as done.
+    /// The attempt whose ack was answered with success.
     ack_done: u32,
-    /// When it ended in an ack.
+    /// The batch time of the ack.
     acked_at: u64,
 }
 
@@ -83,7 +85,7 @@ impl Judge<'_, '_> {
                 self.shown(seq, entry, granted.lease.attempt);
             }
             Step::Ended { entry, attempt, how: How::Acked | How::Purged } => {
-                // A late ack of a deleted dead letter finds a settled message.
+                // A late ack of a deleted dead letter is answered as settled.
                 self.entries[entry].acked = attempt;
                 self.entries[entry].acked_at = now;
             }
@@ -117,7 +119,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Topic or group is gone, or the cursor was moved.
+    /// Whether the topic or group was deleted, or the cursor was moved.
     fn is_over(&self, entry: EntryId) -> bool {
         let newest = self.cursors[self.timeline.places.cursor_of(entry)];
         newest.is_none_or(|newest| newest > self.timeline.places.generation_of(entry))
@@ -135,12 +137,12 @@ impl Judge<'_, '_> {
             if known.highest > attempt {
                 let (highest, seq) = (known.highest, known.highest_seq);
                 let detail = format_args!(
-                    "{verb:?} of attempt {attempt} of {text} is done, though {highest} was out at {seq}"
+                    "{verb:?} of attempt {attempt} of {text} succeeded although attempt {highest} was granted at {seq}"
                 );
                 self.findings.add(StaleIsRejected, call.answered, detail);
             } else if self.is_over(entry) {
                 let detail = format_args!(
-                    "{verb:?} of attempt {attempt} of {text} is done, though the generation is over"
+                    "{verb:?} of attempt {attempt} of {text} succeeded although its generation has ended"
                 );
                 self.findings.add(StaleIsRejected, call.answered, detail);
             } else if is_ack {
@@ -150,16 +152,16 @@ impl Judge<'_, '_> {
         let Outcome::Refused { code, state } = call.outcome else {
             return;
         };
-        // Nobody was there to answer: that says nothing about the ack.
+        // UNAVAILABLE says nothing about the ack: no node answered.
         let is_gone = code == "NOT_FOUND" || code == "UNAVAILABLE" || state == Some("generation");
-        // A commit of what was acked is refused; whether it is a repeat of itself, others ask.
+        // A commit of an acked message is rejected. `commits` checks whether it repeats a commit.
         let is_commit = matches!(call.ask, Ask::Commit(_));
         if is_ack && known.ack_done == attempt && !is_gone && !is_commit {
             self.refused.insert(id);
         }
     }
 
-    /// A repeat of an ack was refused.
+    /// Checks the rejection of a repeated ack.
     fn repeat_refused(&mut self, id: CallId) {
         let Some(Settle { entry, attempt, .. }) = by_token(self.timeline, id) else { return };
         let call = &self.timeline.calls[id];
@@ -168,7 +170,7 @@ impl Judge<'_, '_> {
             return;
         }
         let detail = format_args!(
-            "attempt {attempt} of {} was acked and a repeat is refused: {code} {}",
+            "attempt {attempt} of {} was acked, but a repeated ack was rejected: {code} {}",
             self.timeline.places.entry_text(entry),
             state.unwrap_or_default()
         );
@@ -193,8 +195,9 @@ impl Judge<'_, '_> {
         let is_stale = known.highest > attempt || is_over;
         if self.timeline.has_facts() && known.acked != attempt && !is_stale {
             let text = self.timeline.places.entry_text(entry);
-            let detail =
-                format_args!("attempt {attempt} of {text} is answered as acked and is not");
+            let detail = format_args!(
+                "attempt {attempt} of {text} was answered as acked, but no ack is committed"
+            );
             self.findings.add(AckIsFinal, call.answered, detail);
         }
     }
@@ -209,7 +212,7 @@ impl Judge<'_, '_> {
                 let text = self.timeline.places.entry_text(entry);
                 let (highest, done) = (known.highest, self.timeline.calls[id].answered);
                 let detail = format_args!(
-                    "attempt {attempt} of {text} was acked at {done}, yet {highest} was given out"
+                    "attempt {attempt} of {text} was acked at {done}, but attempt {highest} was granted"
                 );
                 self.findings.add(AckIsFinal, known.highest_seq.max(done), detail);
             }

@@ -1,4 +1,5 @@
-//! What a harness sees of the storage itself: I56, and of I57 that an outdated lease is rejected.
+//! Checks what a harness sees of the storage: `Readable`, and of `RestoreFencing` that a lease
+//! issued before a restore is rejected.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use crate::invariant::Invariant::{Readable, RestoreFencing};
 use crate::report::Findings;
 use crate::timeline::{Ask, Outcome, Timeline};
 
-/// Judges rows that are missing, and rows that should be.
+/// Checks for missing rows and leaked rows.
 pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
     let mut corrupted: BTreeSet<u32> = BTreeSet::new();
     for event in events {
@@ -16,11 +17,16 @@ pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
                 corrupted.insert(*shard);
             }
             What::Damaged { shard, why } if !corrupted.contains(shard) => {
-                findings.add(Readable, event.seq, format_args!("shard {shard} has damage: {why}"));
+                findings.add(
+                    Readable,
+                    event.seq,
+                    format_args!("shard {shard} has a damaged row: {why}"),
+                );
             }
             What::Leaked { shard, rows, example } => {
-                let detail =
-                    format_args!("shard {shard} keeps {rows} rows of nothing, such as {example}");
+                let detail = format_args!(
+                    "shard {shard} has {rows} leaked rows of deleted objects, such as {example}"
+                );
                 findings.add(Readable, event.seq, detail);
             }
             _ => {}
@@ -28,7 +34,7 @@ pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
     }
 }
 
-/// Judges what was issued before a restore.
+/// Checks calls that use a lease issued before a restore.
 pub(crate) fn judge_outdated(timeline: &Timeline<'_>, findings: &mut Findings) {
     for call in timeline.calls.iter() {
         let is_outdated = if let Ask::Commit(commit) = call.ask {
@@ -36,10 +42,10 @@ pub(crate) fn judge_outdated(timeline: &Timeline<'_>, findings: &mut Findings) {
         } else {
             matches!(call.ask, Ask::Outdated)
         };
-        // A commit that is in the backup is answered as it was.
+        // A commit that the backup contains returns its original result.
         let is_repeat = matches!(call.outcome, Outcome::Committed { repeated: true, .. });
         if is_outdated && call.outcome.is_done() && !is_repeat {
-            let detail = format_args!("a lease is accepted that was issued before the restore");
+            let detail = format_args!("a lease that was issued before the restore was accepted");
             findings.add(RestoreFencing, call.answered, detail);
         }
     }

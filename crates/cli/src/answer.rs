@@ -1,4 +1,4 @@
-//! What is shown: the answer of a server, or what was put together here.
+//! Printable values: responses of the server, and JSON built by the client.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -6,19 +6,19 @@ use std::ops::Deref;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Something to show, to people and to programs.
-pub(crate) trait Shown {
-    /// What tables are made of.
+/// A value that can be printed as a table or as JSON.
+pub(crate) trait Printable {
+    /// Returns the value for tables.
     fn read(&self) -> &Value;
-    /// All of it, for programs.
+    /// Returns the complete JSON.
     fn whole(&self) -> String;
-    /// All of it, in one line.
+    /// Returns the complete JSON in one line.
     fn line(&self) -> String;
-    /// The list that it has under `items`, a line for each.
+    /// Returns the list under `items`, one line of JSON per item.
     fn lines(&self, items: &str) -> Vec<String>;
 }
 
-impl Shown for Value {
+impl Printable for Value {
     fn read(&self) -> &Value {
         self
     }
@@ -36,26 +36,26 @@ impl Shown for Value {
     }
 }
 
-/// What a server answered. Programs get it as it was written: what is read and written again has other
-/// numbers, 10.5 for 10.50.
+/// A response of the server. JSON output is the text that the server sent, because parsing and
+/// formatting it again changes numbers: 10.50 becomes 10.5.
 pub(crate) struct Answer {
     read: Value,
     written: String,
 }
 
 impl Answer {
-    /// Reads an answer; none at all is `null`.
+    /// Parses a response. An empty text is `null`.
     pub(crate) fn parse(written: String) -> serde_json::Result<Answer> {
         let written = if written.is_empty() { "null".to_owned() } else { written };
         Ok(Answer { read: serde_json::from_str(&written)?, written })
     }
 
-    /// A field as it was written.
+    /// Returns a field as the server wrote it.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.raw(name).map(RawValue::get)
     }
 
-    /// Has tables show another value there.
+    /// Replaces a field in tables. JSON output is unchanged.
     pub(crate) fn in_tables(mut self, name: &str, value: Value) -> Answer {
         self.read[name] = value;
         self
@@ -79,7 +79,7 @@ impl Deref for Answer {
     }
 }
 
-impl Shown for Answer {
+impl Printable for Answer {
     fn read(&self) -> &Value {
         &self.read
     }
@@ -99,7 +99,8 @@ impl Shown for Answer {
     }
 }
 
-/// No text of JSON has a line break in it: it is between values, where a space says the same.
+/// Replaces line breaks by spaces. JSON strings contain no raw line breaks, so only whitespace
+/// between values changes.
 fn one_line(json: &str) -> String {
     json.replace(['\n', '\r'], " ")
 }

@@ -1,4 +1,4 @@
-//! The way to a server.
+//! HTTP client of a DriftQ server.
 
 use std::error::Error;
 use std::io::{ErrorKind, Read as _};
@@ -12,25 +12,25 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::failure::Failure;
+use crate::cli_error::CliError;
 use crate::output::Format;
 
-/// The most that is read of the file with the key.
+/// Maximum number of bytes read from the API key file.
 const KEY_FILE_BYTES: u64 = 4_096;
 
-/// Which server, and how to show what it says.
+/// Options of all commands: the server and the output format.
 #[derive(Args)]
-#[command(next_help_heading = "Everywhere")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Remote {
-    /// The server to ask
+    /// URL of the server
     #[arg(long, default_value = "http://127.0.0.1:8080", env = "DRIFTQ_URL")]
     #[arg(global = true, hide_env_values = true)]
     pub(crate) url: String,
-    /// A file whose first line is the server's key; with `serve`, every request must carry it
+    /// File whose first line is the API key; `serve` requires this key in every request
     #[arg(long, value_name = "FILE", env = "DRIFTQ_API_KEY_FILE")]
     #[arg(global = true, hide_env_values = true)]
     api_key_file: Option<PathBuf>,
-    /// How to show answers
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     #[arg(global = true, hide_possible_values = true, value_name = "table|json|ndjson")]
     pub(crate) output: Format,
@@ -47,18 +47,18 @@ impl Remote {
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let file = self.api_key_file.as_deref().filter(|file| !file.as_os_str().is_empty());
         let key = file.map(first_line).transpose();
-        let key = key.map_err(|why| Failure::Usage(format!("--api-key-file: {why}")))?;
+        let key = key.map_err(|why| CliError::Usage(format!("--api-key-file: {why}")))?;
         let base = self.url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
         if base.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
             let message =
-                "this client speaks http only: give the address of a node behind the proxy";
-            return Err(Failure::Usage(format!("--url {base}: {message}, with its port")).into());
+                "https is not supported; use the http address and port of a node behind the proxy";
+            return Err(CliError::Usage(format!("--url {base}: {message}")).into());
         }
         Ok(Client { http: reqwest::Client::new(), base, key })
     }
 }
 
-/// The key that a file holds, or what is wrong with it.
+/// Returns the API key in the first line of a file.
 pub(crate) fn first_line(path: &Path) -> Result<String, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let mut text = String::new();
@@ -67,11 +67,12 @@ pub(crate) fn first_line(path: &Path) -> Result<String, String> {
     let key = text.lines().next().unwrap_or_default().trim();
     match key.len() {
         16.. => Ok(key.to_owned()),
-        0..16 => Err(wrong(&"a key has at least 16 characters")),
+        0..16 => Err(wrong(&"the API key must have at least 16 characters")),
     }
 }
 
-/// A part of a path; names of topics and groups need no escape, and what does is refused by the server.
+/// Percent-encodes a path segment. Valid topic and group names are unchanged; the server rejects
+/// all others.
 pub(crate) fn segment(text: &str) -> String {
     let escape = |b: u8| match b {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-' => char::from(b).to_string(),
@@ -85,18 +86,18 @@ impl Client {
         body(self.send(Method::GET, path, query, None::<Value>).await?).await
     }
 
-    /// A success, read as what it is known to be.
+    /// Sends a GET request and deserializes the body of the response.
     pub(crate) async fn read<T: DeserializeOwned>(
         &self,
         path: &str,
         query: &[(&str, String)],
     ) -> anyhow::Result<T> {
         let response = self.send(Method::GET, path, query, None::<Value>).await?;
-        let bytes = response.bytes().await.map_err(broke_off)?;
-        serde_json::from_slice(&bytes).context(NOT_OURS)
+        let bytes = response.bytes().await.map_err(read_error)?;
+        serde_json::from_slice(&bytes).context(NOT_JSON)
     }
 
-    /// All pages of a list as one.
+    /// Reads all pages of a list and returns them as one page.
     pub(crate) async fn get_all(
         &self,
         path: &str,
@@ -131,48 +132,55 @@ impl Client {
         body(self.send(Method::DELETE, path, query, None::<Value>).await?).await
     }
 
-    pub(crate) async fn post(&self, path: &str, asked: impl Serialize) -> anyhow::Result<Answer> {
-        body(self.send(Method::POST, path, &[], Some(asked)).await?).await
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        request_body: impl Serialize,
+    ) -> anyhow::Result<Answer> {
+        body(self.send(Method::POST, path, &[], Some(request_body)).await?).await
     }
 
-    pub(crate) async fn patch(&self, path: &str, asked: Value) -> anyhow::Result<Answer> {
-        body(self.send(Method::PATCH, path, &[], Some(asked)).await?).await
+    pub(crate) async fn patch(&self, path: &str, request_body: Value) -> anyhow::Result<Answer> {
+        body(self.send(Method::PATCH, path, &[], Some(request_body)).await?).await
     }
 
-    pub(crate) async fn put(&self, path: &str, asked: Value) -> anyhow::Result<Answer> {
-        body(self.send(Method::PUT, path, &[], Some(asked)).await?).await
+    pub(crate) async fn put(&self, path: &str, request_body: Value) -> anyhow::Result<Answer> {
+        body(self.send(Method::PUT, path, &[], Some(request_body)).await?).await
     }
 
-    /// A success, its body still to be read.
+    /// Sends a request. Returns a successful response whose body has not been read.
     pub(crate) async fn send(
         &self,
         method: Method,
         path: &str,
         query: &[(&str, String)],
-        asked: Option<impl Serialize>,
+        request_body: Option<impl Serialize>,
     ) -> anyhow::Result<Response> {
         let mut request = self.http.request(method, format!("{}/v1/{path}", self.base));
         if !query.is_empty() {
             request = request.query(query);
         }
-        if let Some(asked) = asked {
-            request = request.json(&asked);
+        if let Some(request_body) = request_body {
+            request = request.json(&request_body);
         }
         if let Some(key) = &self.key {
             request = request.bearer_auth(key);
         }
         let unreachable = |error: reqwest::Error| {
             if error.is_builder() {
-                return Failure::Usage(format!("--url {} is not an address", self.base));
+                return CliError::Usage(format!(
+                    "--url {} is not a valid URL; write it as http://127.0.0.1:8080",
+                    self.base
+                ));
             }
             let cause = root(&error);
             let kind = cause.downcast_ref::<std::io::Error>().map(|error| error.kind());
-            Failure::Unreachable(match error.is_connect() {
+            CliError::Unreachable(match error.is_connect() {
                 true if kind == Some(ErrorKind::ConnectionRefused) => {
-                    let message = "start one with `driftq dev`, or give --url";
-                    format!("no server at {}: {message}", self.base)
+                    let message = "start one with `driftq dev`, or set --url";
+                    format!("no server at {}; {message}", self.base)
                 }
-                true => format!("no way to {}: {cause}", self.base),
+                true => format!("cannot connect to {}: {cause}", self.base),
                 false => format!("{}: {error}", self.base),
             })
         };
@@ -182,28 +190,28 @@ impl Client {
             return Ok(response);
         }
         if status == StatusCode::UNAUTHORIZED {
-            return Err(Failure::NoEntry { has_key: self.key.is_some() }.into());
+            return Err(CliError::Unauthenticated { has_key: self.key.is_some() }.into());
         }
         let body = response.json().await.unwrap_or(Value::Null);
-        Err(Failure::Refused { status: status.as_u16(), body }.into())
+        Err(CliError::Refused { status: status.as_u16(), body }.into())
     }
 }
 
-/// What an error comes from in the end.
+/// Returns the root cause of an error.
 fn root<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     error.source().map_or(error, root)
 }
 
-/// Whether it happened is not known.
-pub(crate) fn broke_off(error: reqwest::Error) -> Failure {
-    Failure::Unreachable(format!("the answer broke off: {}", root(&error)))
+/// Converts an error while reading a response. The outcome of the request is unknown.
+pub(crate) fn read_error(error: reqwest::Error) -> CliError {
+    CliError::Unreachable(format!("the response ended early: {}", root(&error)))
 }
 
-const NOT_OURS: &str = "the answer is not JSON: is this a DriftQ server?";
+const NOT_JSON: &str = "the response is not JSON; check that --url is a DriftQ server";
 
-/// The body of a success; `null` where there is none.
+/// Reads the body of a response. An empty body is `null`.
 async fn body(response: Response) -> anyhow::Result<Answer> {
-    let bytes = response.bytes().await.map_err(broke_off)?;
-    let written = String::from_utf8(bytes.to_vec()).context(NOT_OURS)?;
-    Answer::parse(written).context(NOT_OURS)
+    let bytes = response.bytes().await.map_err(read_error)?;
+    let written = String::from_utf8(bytes.to_vec()).context(NOT_JSON)?;
+    Answer::parse(written).context(NOT_JSON)
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::client::Remote;
 use crate::output;
 
-/// Confirm a forward jump of the clock that the server does not follow
+/// Confirm a forward jump of the clock
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -18,10 +18,10 @@ pub(crate) struct Clock {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Follow a forward jump of more than an hour: the new time is right
+    /// Accept a forward jump of the clock by more than an hour
     ///
-    /// Everything that would have expired by the new time expires at once: leases, idempotency keys, recorded results.
-    /// If the new time is wrong, set the clock right instead. On PostgreSQL all nodes follow.
+    /// Leases, idempotency keys and recorded results that end before the new time expire at once.
+    /// If the new time is wrong, correct the clock instead. On PostgreSQL, all nodes accept it.
     #[command(after_help = "\
 Examples:
   driftq clock confirm")]

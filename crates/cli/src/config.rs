@@ -1,4 +1,4 @@
-//! `driftq config`: the values a server would start with, and where each comes from.
+//! `driftq config`: the values a server would start with, and the source of each.
 
 mod key;
 mod sources;
@@ -7,19 +7,19 @@ use clap::Args;
 use driftq_server::config::Config;
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::cli_error::CliError;
 use crate::output::{self, Format};
 use key::{KEYS, RawConfig};
-use sources::Given;
+use sources::SourcedValue;
 
 pub(crate) use key::{Level, LogFormat};
 pub(crate) use sources::Flags;
 
-/// Show every value of a server and where it comes from; takes what `serve` takes
+/// Show the configuration `serve` would start with and the source of each value
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  driftq config                                  of driftq.toml, the environment and defaults
+  driftq config                                  from driftq.toml, the environment and defaults
   driftq config --config staging.toml --listen 127.0.0.1:9000
   driftq config -o json")]
 pub(crate) struct Show {
@@ -37,7 +37,7 @@ impl Show {
     }
 }
 
-/// Values that a server can start with.
+/// A valid configuration.
 pub(crate) struct Effective {
     pub(crate) server: Config,
     pub(crate) log: Level,
@@ -45,7 +45,7 @@ pub(crate) struct Effective {
     pub(crate) rows: Vec<Row>,
 }
 
-/// A value and where it comes from.
+/// A value and its source.
 pub(crate) struct Row {
     key: &'static key::Key,
     value: Value,
@@ -78,19 +78,21 @@ impl std::fmt::Display for Row {
 
 const DEFAULT: &str = "default";
 
-/// Reads everything that was given and looks at it once, before anything starts.
+/// Reads all sources and validates the result before anything starts.
 pub(crate) fn effective(flags: Flags) -> anyhow::Result<Effective> {
     let (given, mut faults) = flags.all();
     let mut told = RawConfig::default();
-    // By key: a profile must be there before the settings that it changes.
+    // In the order of `KEYS`: a profile must be applied before the settings that it changes.
     for key in KEYS {
-        for Given { text, place, .. } in given.iter().filter(|given| given.key.name == key.name) {
+        for SourcedValue { text, place, .. } in
+            given.iter().filter(|given| given.key.name == key.name)
+        {
             if !key.put(&mut told, text) {
-                faults.push(at(place, key.name, &format!("must be {}, not `{text}`", key.form)));
+                faults.push(at(place, key.name, &format!("must be {} (got `{text}`)", key.form)));
             }
         }
     }
-    // The last one that was given for a key, or for a part of it.
+    // The last source of a key, or of a part of it.
     let place = |name: &str| {
         let is_part = |of: &str| of.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
         let mut given = given.iter().rev();
@@ -99,9 +101,9 @@ pub(crate) fn effective(flags: Flags) -> anyhow::Result<Effective> {
     };
     let mut untold = RawConfig::default();
     let rows = KEYS.iter().map(|key| {
-        let value = key.shown(&mut told);
-        // What nobody gave and is another all the same.
-        let by_profile = (value != key.shown(&mut untold)).then(|| "profile v1".to_owned());
+        let value = key.value_of(&mut told);
+        // A value without a source that differs from its default comes from the profile.
+        let by_profile = (value != key.value_of(&mut untold)).then(|| "profile v1".to_owned());
         let from = place(key.name).or(by_profile).unwrap_or_else(|| DEFAULT.to_owned());
         Row { key, value, from }
     });
@@ -115,11 +117,11 @@ pub(crate) fn effective(flags: Flags) -> anyhow::Result<Effective> {
     });
     match server {
         Ok(server) if faults.is_empty() => Ok(Effective { server, log, log_format, rows }),
-        Ok(_) | Err(()) => Err(Failure::Usage(faults.join("\n")).into()),
+        Ok(_) | Err(()) => Err(CliError::Usage(faults.join("\n")).into()),
     }
 }
 
-/// A fault and its place. Flags and variables name their key themselves.
+/// Formats a fault. The key is added only for files, because flags and variables contain it.
 fn at(place: &str, key: &str, why: &str) -> String {
     if place.starts_with("--") || place.starts_with("DRIFTQ_") {
         format!("{place}: {why}")

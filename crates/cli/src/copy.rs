@@ -1,4 +1,4 @@
-//! `driftq mark-restored` and `driftq copy-to-postgres`: a storage that begins again elsewhere.
+//! `driftq mark-restored` and `driftq copy-to-postgres`: a storage that continues elsewhere.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use serde_json::json;
 
 use crate::output::{self, Format};
 
-/// Say that a storage was restored from a backup, before anything serves it
+/// Mark a storage as restored from a backup, before a server starts on it
 ///
-/// No lease token, fence or id of after the backup is then taken for one of now. Needed for a database that was
-/// restored, and for a data directory that was copied by other means than `driftq backup`.
+/// Lease tokens, fences and message ids that were issued after the backup become invalid. Required
+/// for a restored database, and for a data directory that was not copied with `driftq backup`.
 #[derive(Args)]
 #[command(group = ArgGroup::new("storage").required(true).multiple(true))]
 #[command(after_help = "\
@@ -19,11 +19,11 @@ Examples:
   driftq mark-restored --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
   driftq mark-restored --data ./data")]
 pub(crate) struct Restored {
-    /// The database
+    /// URL of the database
     #[arg(long, value_name = "URL", group = "storage")]
     #[arg(env = "DRIFTQ_DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
-    /// The data directory
+    /// Data directory
     #[arg(long, value_name = "DIR", group = "storage")]
     data: Option<PathBuf>,
 }
@@ -33,26 +33,26 @@ impl Restored {
         let restore = match (self.data, self.database_url) {
             (Some(data), _) => offline::directory_restored(&data)?,
             (None, Some(url)) => offline::database_restored(&url).await?,
-            (None, None) => unreachable!("clap wants one of them"),
+            (None, None) => unreachable!("clap requires one of them"),
         };
-        let message = format!("restore {restore}: start the servers");
-        output::said(format, &json!({ "restore": restore }), &message);
+        let message = format!("restore generation is now {restore}; start the servers");
+        output::print_result(format, &json!({ "restore": restore }), &message);
         Ok(())
     }
 }
 
-/// Copy a data directory into an empty database, to serve it from there
+/// Copy a data directory into an empty PostgreSQL database
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   driftq copy-to-postgres --data ./data --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
 
-Stop the server first. After the copy no server starts on the directory: its tokens are valid in the database.")]
+Stop the server first. Lease tokens stay valid in the database, so no server starts on the directory after the copy.")]
 pub(crate) struct CopyTo {
-    /// The data directory
+    /// Data directory
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// The database
+    /// URL of the database; must be empty
     #[arg(long, value_name = "URL", env = "DRIFTQ_DATABASE_URL", hide_env_values = true)]
     database_url: String,
 }
@@ -69,7 +69,7 @@ impl CopyTo {
         let rows = copied.iter().map(|(table, rows)| json!({ "table": table, "rows": rows }));
         let answer = json!({ "tables": rows.collect::<Vec<_>>() });
         output::list(format, &answer, "tables", &[("table", "table"), ("rows", "rows")]);
-        output::talk(format_args!("copied: serve the database from now on"));
+        output::talk(format_args!("copied; start servers on the database from now on"));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `driftq dev`: a server in memory, to try things with.
+//! `driftq dev`: an in-memory server for development.
 
 use std::net::SocketAddr;
 
@@ -6,21 +6,21 @@ use clap::Args;
 use driftq_server::Server;
 use driftq_server::config::{Config, EngineConfig};
 
-use crate::failure::Failure;
+use crate::cli_error::CliError;
 use crate::output;
 
-/// Run a server in memory, to try things with
+/// Run an in-memory server for development
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   driftq dev
   driftq dev --topic orders:3 --topic refunds")]
 pub(crate) struct Dev {
-    /// Where to listen
+    /// Loopback address to listen on
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
     #[arg(env = "DRIFTQ_LISTEN", hide_env_values = true)]
     listen: SocketAddr,
-    /// A topic to begin with, as NAME or NAME:PARTITIONS
+    /// Topic to create at start (repeatable); partitions between 1 and 1024, default 1
     #[arg(long = "topic", value_name = "NAME[:PARTITIONS]")]
     topics: Vec<String>,
 }
@@ -30,8 +30,8 @@ impl Dev {
         let commit = crate::version::COMMIT;
         let config = Config { listen: self.listen, commit, ..Config::local(EngineConfig::Memory) };
         if config.is_open_to_all() {
-            let message = "dev is for this machine only; for others: driftq serve --engine memory";
-            return Err(Failure::Usage(format!("--listen {}: {message}", self.listen)).into());
+            let message = "dev listens on loopback only; use: driftq serve --engine memory";
+            return Err(CliError::Usage(format!("--listen {}: {message}", self.listen)).into());
         }
         let server = Server::start(config).await?;
         for topic in &self.topics {
@@ -39,7 +39,7 @@ impl Dev {
         }
         output::line(format_args!("listening on http://{}", server.address()));
         output::line(tour(server.address(), self.topics.first()));
-        crate::serve::until_told_to_stop().await?;
+        crate::serve::wait_for_stop_signal().await?;
         let forgotten = server.messages().await;
         server.stop().await;
         output::line(farewell(forgotten, &self.topics));
@@ -47,12 +47,12 @@ impl Dev {
     }
 }
 
-async fn create(server: &Server, topic: &str) -> Result<(), Failure> {
-    let wrong = |why: String| Failure::Usage(format!("--topic {topic}: {why}"));
+async fn create(server: &Server, topic: &str) -> Result<(), CliError> {
+    let wrong = |why: String| CliError::Usage(format!("--topic {topic}: {why}"));
     let (name, partitions) = shape(topic);
     let partitions = partitions.parse::<u32>().ok().filter(|number| *number > 0);
     let partitions =
-        partitions.ok_or_else(|| wrong("partitions are a number from 1 on".to_owned()))?;
+        partitions.ok_or_else(|| wrong("PARTITIONS must be between 1 and 1024".to_owned()))?;
     server.create_topic(name, partitions).await.map_err(wrong)
 }
 
@@ -60,7 +60,7 @@ fn shape(topic: &str) -> (&str, &str) {
     topic.split_once(':').unwrap_or((topic, "1"))
 }
 
-/// Lines to type into another terminal, as they are. `just readme` types them.
+/// Returns commands to paste into another terminal. `just readme` runs them.
 fn tour(address: SocketAddr, topic: Option<&String>) -> String {
     let name = topic.map_or("orders", |topic| shape(topic).0);
     let create = match topic {
@@ -68,7 +68,7 @@ fn tour(address: SocketAddr, topic: Option<&String>) -> String {
         None => format!("\n  curl -s $Q/topics -d '{{\"name\":\"{name}\"}}'"),
     };
     format!(
-        r#"everything is in memory and gone when you press Ctrl-C. In another terminal:
+        r#"all data is in memory and is lost on exit (Ctrl-C). In another terminal:
 
   Q=http://{address}/v1{create}
   curl -s $Q/produce -d '{{"topic":"{name}","value":"pay 12","envelope":{{"idempotency_key":"order-77"}}}}'
@@ -76,15 +76,15 @@ fn tour(address: SocketAddr, topic: Option<&String>) -> String {
   curl -s -X POST "$Q/ack?token=$(grep -o 'lt_[[:alnum:]_-]*' delivery.json)"
   curl -s "$Q/explain?topic={name}&group=biller"
 
-Produce again: it is stored once. Leave out the ack: after 30 s the message comes again.
+Produce again: the message is stored once. Skip the ack: the message is redelivered after 30 s.
 "#
     )
 }
 
-/// What is gone, and the lines that would have kept it.
+/// Reports how many messages were lost, and the commands that would have kept them.
 fn farewell(messages: u64, topics: &[String]) -> String {
     let messages = if messages == 1 { "1 message".into() } else { format!("{messages} messages") };
-    let mut message = format!("\nforgotten: {messages}. To keep everything next time:\n");
+    let mut message = format!("\ndiscarded: {messages}. To keep messages next time:\n");
     message += "\n  driftq serve --data ./data";
     for topic in topics {
         let (name, partitions) = shape(topic);

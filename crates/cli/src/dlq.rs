@@ -3,11 +3,11 @@
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
+use crate::cli_error::{CliError, refused};
 use crate::client::{Client, Remote, segment};
-use crate::failure::{Failure, refused};
 use crate::output::{self, Format};
 
-/// Dead letters: list, count, give back, throw away
+/// List, count, redrive and purge dead letters
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -21,28 +21,28 @@ pub(crate) struct Dlq {
     verb: Verb,
 }
 
-/// Which dead letters.
+/// Selects dead letters.
 #[derive(Args)]
 struct Filter {
-    /// Of this group
+    /// Only messages of this group
     #[arg(long)]
     group: Option<String>,
-    /// That died of this
+    /// Only messages that died for this reason
     #[arg(long, value_parser = ["exhausted", "rejected", "deadline", "undeliverable"])]
     reason: Option<String>,
-    /// Whose last error begins so
+    /// Only messages whose last error starts with ERROR
     #[arg(long)]
     error: Option<String>,
-    /// Of this tenant
+    /// Only messages of this tenant
     #[arg(long)]
     tenant_id: Option<String>,
-    /// Of this run
+    /// Only messages of this run
     #[arg(long)]
     run_id: Option<String>,
-    /// Dead since then, as 2026-11-14T12:00:00Z
+    /// Only messages that died at or after TIME, such as 2026-11-14T12:00:00Z
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Dead before then
+    /// Only messages that died before TIME
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 }
@@ -70,89 +70,89 @@ impl Filter {
 }
 
 #[derive(Args)]
-struct Who {
-    /// Who does it, for the audit log
+struct Operator {
+    /// Name of the operator, for the audit log
     #[arg(long)]
     by: Option<String>,
-    /// Why, for the audit log
+    /// Reason, for the audit log
     #[arg(long)]
     comment: Option<String>,
 }
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Dead letters of a topic, newest first
+    /// List the dead letters of a topic, newest first
     #[command(after_help = "\
 Examples:
   driftq dlq list orders
   driftq dlq list orders --group biller --error timeout --limit 100
   driftq dlq list orders --state redriven -o ndjson")]
     List {
-        /// The topic they died in
+        /// Topic whose dead letters to list
         topic: String,
         #[command(flatten)]
         filter: Filter,
-        /// Which of them
+        /// Only dead letters in this state
         #[arg(long, value_parser = ["dead", "redriven", "all"], default_value = "dead")]
         #[arg(ignore_case = true)]
         state: String,
-        /// How many
+        /// Dead letters per page, between 1 and 1000
         #[arg(long, default_value_t = 20)]
         limit: u32,
-        /// Where the page before ended
+        /// Cursor printed after the previous page
         #[arg(long)]
         cursor: Option<String>,
     },
-    /// How many there are, and of what
+    /// Count the dead letters of a topic, in all and by error
     #[command(after_help = "\
 Examples:
   driftq dlq summary orders
   driftq dlq summary orders --since 2026-11-14T00:00:00Z")]
     Summary {
-        /// The topic they died in
+        /// Topic whose dead letters to count
         topic: String,
         #[command(flatten)]
         filter: Filter,
     },
-    /// Give dead letters back to the group they died in
+    /// Send dead letters back to the group they failed in
     #[command(after_help = "\
 Examples:
   driftq dlq redrive orders m_aaaacaaa --by ops --comment 'fixed in 41f3'
   driftq dlq redrive orders --error timeout --dry-run
   driftq dlq redrive orders --group biller --error timeout
-  driftq dlq redrive orders m_aaaacaaa --force   though its effects may be forgotten")]
+  driftq dlq redrive orders m_aaaacaaa --force   even if the records of its effects have expired")]
     Redrive {
-        /// The topic they died in
+        /// Topic whose dead letters to redrive
         topic: String,
-        /// Which, by id; without any, all that the filter means
+        /// Ids of the dead letters; without ids, all that match the filter
         #[arg(conflicts_with_all = ["group", "reason", "error", "tenant_id", "run_id", "since", "until"])]
         ids: Vec<String>,
         #[command(flatten)]
         filter: Filter,
-        /// Only say what would happen
+        /// Show how many dead letters would be redriven
         #[arg(long)]
         dry_run: bool,
-        /// Those too whose effects may be forgotten by now, and would happen again
+        /// Also redrive messages whose effect records may have expired; their effects may run again
         #[arg(long)]
         force: bool,
         #[command(flatten)]
-        who: Who,
+        who: Operator,
     },
-    /// Throw dead letters away, for good
+    /// Delete dead letters permanently
     #[command(after_help = "\
 Examples:
-  driftq dlq purge orders --until 2026-11-01T00:00:00Z                  say how many
+  driftq dlq purge orders --until 2026-11-01T00:00:00Z                  show how many would be deleted
   driftq dlq purge orders --until 2026-11-01T00:00:00Z --yes --by ops --comment old")]
     Purge {
-        /// The topic they died in
+        /// Topic whose dead letters to delete
         topic: String,
         #[command(flatten)]
         filter: Filter,
-        /// Do it; without this, only say how many
+        /// Delete the dead letters; without this option, only show how many would be deleted
         #[arg(long)]
         yes: bool,
         #[command(flatten)]
-        who: Who,
+        who: Operator,
     },
 }
 
@@ -181,7 +181,7 @@ impl Dlq {
                 let mut query = filter.given();
                 query.extend([("summary", "true".to_owned()), ("limit", "1".to_owned())]);
                 let answer = client.get(&format!("dlq/{}", segment(&topic)), &query).await?;
-                // It is of a list that a summary does not show.
+                // The cursor belongs to the list, which the summary does not show.
                 let answer = answer.in_tables("next_cursor", Value::Null);
                 output::list(
                     format,
@@ -195,55 +195,62 @@ impl Dlq {
             }
             Verb::Redrive { topic, ids, filter, dry_run, force, who } => {
                 let path = format!("dlq/{}/redrive", segment(&topic));
-                let mut asked = json!({ "dry_run": dry_run, "force": force, "by": who.by,
+                let mut request_body = json!({ "dry_run": dry_run, "force": force, "by": who.by,
                     "reason": who.comment });
                 if ids.is_empty() {
-                    asked["filter"] = filter.json();
+                    request_body["filter"] = filter.json();
                 } else {
-                    asked["ids"] = ids.into();
+                    request_body["ids"] = ids.into();
                 }
-                redrive(&client, format, &path, &asked).await?;
+                redrive(&client, format, &path, &request_body).await?;
             }
             Verb::Purge { topic, filter, yes, who } => {
                 let path = format!("dlq/{}/purge", segment(&topic));
-                let mut asked =
+                let mut request_body =
                     json!({ "filter": filter.json(), "by": who.by, "reason": who.comment });
-                let Err(error) = client.post(&path, asked.clone()).await else {
-                    anyhow::bail!("the server purged without being asked to confirm");
+                let Err(error) = client.post(&path, request_body.clone()).await else {
+                    anyhow::bail!("the server purged dead letters without confirmation");
                 };
-                let matched = match error.downcast_ref::<Failure>() {
-                    Some(Failure::Refused { body, .. }) if !body["matched"].is_null() => {
+                let matched = match error.downcast_ref::<CliError>() {
+                    Some(CliError::Refused { body, .. }) if !body["matched"].is_null() => {
                         body["matched"].clone()
                     }
                     Some(_) | None => return Err(error),
                 };
                 if !yes {
-                    let message = format!("{matched} would be gone for good; repeat with --yes");
-                    return Err(Failure::Usage(message).into());
+                    let message =
+                        format!("{matched} dead letters would be deleted; repeat with --yes");
+                    return Err(CliError::Usage(message).into());
                 }
-                asked["confirm"] = matched;
-                let answer = client.post(&path, asked).await?;
-                output::said(format, &answer, &format!("purged {}", answer["purged"]));
+                request_body["confirm"] = matched;
+                let answer = client.post(&path, request_body).await?;
+                output::print_result(format, &answer, &format!("purged {}", answer["purged"]));
             }
         }
         Ok(())
     }
 }
 
-/// Dead letters that one call redrives by filter.
+/// Maximum number of dead letters that one call redrives by filter.
 const CALL_MAX: usize = 1_000;
 
-/// By filter: again and again, while it gets on. What was refused stays a dead letter.
-async fn redrive(client: &Client, format: Format, path: &str, asked: &Value) -> anyhow::Result<()> {
+/// Redrives by id in one call. By filter, repeats the call until it redrives nothing. Rejected
+/// messages stay dead letters.
+async fn redrive(
+    client: &Client,
+    format: Format,
+    path: &str,
+    request_body: &Value,
+) -> anyhow::Result<()> {
     let progress = output::spinner("redriving");
     let (mut redriven, mut results) = (0, Vec::new());
     let mut answer = loop {
-        let mut answer = client.post(path, asked.clone()).await?.into_value();
+        let mut answer = client.post(path, request_body.clone()).await?.into_value();
         let now = answer["redriven"].as_u64().unwrap_or(0);
         redriven += now;
-        let is_last = asked["filter"].is_null() || now == 0;
+        let is_last = request_body["filter"].is_null() || now == 0;
         if let Value::Array(items) = answer["results"].take() {
-            // What is refused now is refused again by the last call.
+            // Only the last call's rejections are kept, because it rejects the earlier ones again.
             results.extend(items.into_iter().filter(|item| is_last || item["error"].is_null()));
         }
         if is_last {
@@ -253,9 +260,9 @@ async fn redrive(client: &Client, format: Format, path: &str, asked: &Value) -> 
     };
     progress.finish_and_clear();
     let matched = results.len();
-    let message = match asked["dry_run"].as_bool() {
+    let message = match request_body["dry_run"].as_bool() {
         Some(true) if matched == CALL_MAX => {
-            format!("would redrive {matched} or more; `driftq dlq summary` counts them")
+            format!("would redrive at least {matched}; count them with: driftq dlq summary")
         }
         Some(true) => format!("would redrive {matched}"),
         Some(false) | None => format!("redriven: {redriven}"),
@@ -263,6 +270,6 @@ async fn redrive(client: &Client, format: Format, path: &str, asked: &Value) -> 
     answer["matched"] = matched.into();
     answer["redriven"] = redriven.into();
     answer["results"] = results.into();
-    output::said(format, &answer, &message);
+    output::print_result(format, &answer, &message);
     refused(&answer)
 }

@@ -9,15 +9,15 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
+use crate::cli_error::CliError;
 use crate::client::{Client, Remote};
-use crate::failure::Failure;
 use crate::output::{self, Column};
 
-/// Effects: what is at work or in doubt, one of them, end doubt
+/// List, show and resolve effects
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  driftq effect list                             what waits for a person
+  driftq effect list                             effects that must be resolved by an operator
   driftq effect list --state in_doubt --scope effect/orders/biller
   driftq effect show op/charge order-77 --wait 30s
   driftq effect resolve op/charge order-77 --fence 1 --as retry --by ops --reason 'no charge there'")]
@@ -28,11 +28,11 @@ pub(crate) struct Effect {
 
 #[derive(Args)]
 struct Name {
-    /// Where its key is unique: op/NAME or effect/TOPIC/GROUP
+    /// Scope of the effect: op/NAME or effect/TOPIC/GROUP
     scope: String,
-    /// Its key
+    /// Key of the effect in its scope
     key: String,
-    /// Of this tenant
+    /// Tenant of the effect [default: default]
     #[arg(long, alias = "tenant")]
     tenant_id: Option<String>,
 }
@@ -47,45 +47,45 @@ impl Name {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Effects whose outcome is not known, in no order
+    /// List effects without an outcome, in no particular order
     #[command(after_help = "\
 Examples:
-  driftq effect list                             what waits for a person
+  driftq effect list                             effects that must be resolved by an operator
   driftq effect list --state in_doubt --scope op/charge
   driftq effect list --state in_progress --tenant-id acme -o ndjson")]
     List {
-        /// Which of them
+        /// Only effects in this state
         #[arg(long, value_parser = ["parked", "in_doubt", "in_progress"], default_value = "parked")]
         #[arg(ignore_case = true)]
         state: String,
-        /// Of this scope
+        /// Only effects of this scope
         #[arg(long)]
         scope: Option<String>,
-        /// Of this tenant
+        /// Only effects of this tenant
         #[arg(long, alias = "tenant")]
         tenant_id: Option<String>,
-        /// How many
+        /// Effects per page, between 1 and 1000
         #[arg(long, default_value_t = 20)]
         limit: u32,
-        /// Where the page before ended
+        /// Cursor printed after the previous page
         #[arg(long)]
         cursor: Option<String>,
     },
-    /// One effect: how it ended, who has it, or why nobody knows
+    /// Show the state of an effect: its outcome, its owner, or why it is in doubt
     #[command(after_help = "\
 Examples:
   driftq effect show op/charge order-77
   driftq effect show effect/orders/biller order-77 --tenant-id acme
-  driftq effect show op/charge order-77 --wait 30s     when it is over, or after 30 seconds
-  driftq effect show produce/orders order-77           the receipt of a message, by its key")]
+  driftq effect show op/charge order-77 --wait 30s     wait up to 30 seconds for the outcome
+  driftq effect show produce/orders order-77           receipt of a message by its idempotency key")]
     Show {
         #[command(flatten)]
         name: Name,
-        /// Wait until it is over, this long at most, as 500ms, 30s or 5m
+        /// Maximum time to wait for the outcome, such as 500ms, 30s or 5m [default: do not wait]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         wait: Option<Duration>,
     },
-    /// Say how an effect in doubt ended
+    /// Resolve an effect that is in doubt
     #[command(after_help = "\
 Examples:
   driftq effect resolve op/charge order-77 --fence 1 --as succeeded --result '{\"charge\":\"ch_1\"}' --by ops --reason 'found ch_1'
@@ -94,28 +94,28 @@ Examples:
     Resolve {
         #[command(flatten)]
         name: Name,
-        /// The fence that is in doubt: `driftq effect show` says it
+        /// Fence in doubt, as shown by `driftq effect show`
         #[arg(long)]
         fence: u64,
-        /// How it ended; retry: it did not happen, and may run again
+        /// Outcome; retry: the effect did not happen and may run again
         #[arg(long = "as", value_parser = ["succeeded", "failed", "retry"])]
         resolve_as: String,
-        /// What is replayed, as JSON; not with retry
+        /// Result to replay to workers; not with retry
         #[arg(long, value_name = "JSON")]
         result: Option<String>,
-        /// What went wrong; not with succeeded
+        /// Error of the effect; not with succeeded
         #[arg(long, value_name = "TEXT")]
         error: Option<String>,
-        /// Who says so
+        /// Name of the operator
         #[arg(long)]
         by: String,
-        /// How it is known
+        /// Evidence for the outcome
         #[arg(long)]
         reason: String,
     },
 }
 
-/// A resolution as it is sent: a result is kept as it was typed.
+/// The body of a resolve request. The result is sent exactly as it was typed.
 #[derive(Serialize)]
 struct Resolution {
     scope: String,
@@ -184,8 +184,9 @@ impl Effect {
                 output::list(format, &answer, "effects", COLUMNS);
             }
             Verb::Show { name, wait } => {
-                let answer = when_over(&client, name.query(), wait.unwrap_or_default()).await?;
-                // It is not ours to take apart.
+                let answer =
+                    wait_for_outcome(&client, name.query(), wait.unwrap_or_default()).await?;
+                // Tables show the result as the worker wrote it, not as a list of fields.
                 let answer = match answer.field("result").map(Value::from) {
                     Some(result) => answer.in_tables("result", result),
                     None => answer,
@@ -193,10 +194,11 @@ impl Effect {
                 output::one(format, &answer, FIELDS);
             }
             Verb::Resolve { name, fence, resolve_as, result, error, by, reason } => {
-                let not_json = |error| Failure::Usage(format!("--result is not JSON: {error}"));
+                let not_json =
+                    |error| CliError::Usage(format!("--result must be valid JSON: {error}"));
                 let result = result.map(RawValue::from_string).transpose().map_err(not_json)?;
                 let Name { scope, key, tenant_id } = name;
-                let asked = Resolution {
+                let request_body = Resolution {
                     scope,
                     key,
                     tenant_id,
@@ -207,20 +209,21 @@ impl Effect {
                     by,
                     reason,
                 };
-                let answer = client.post("effects/resolve", asked).await?;
+                let answer = client.post("effects/resolve", request_body).await?;
                 let state = answer["state"].as_str().unwrap_or_default();
-                output::said(format, &answer, &format!("resolved: {state}"));
+                output::print_result(format, &answer, &format!("resolved: {state}"));
             }
         }
         Ok(())
     }
 }
 
-/// How long one call waits at most.
+/// Maximum wait of one call.
 const CALL_MAX: Duration = Duration::from_secs(60);
 
-/// The effect when it is over, or as it is when the time is up. It need not have been begun yet.
-async fn when_over(
+/// Returns the effect when it has an outcome, or its current state after `wait`. Also waits for an
+/// effect that has not begun yet.
+async fn wait_for_outcome(
     client: &Client,
     query: Vec<(&'static str, String)>,
     wait: Duration,
@@ -237,7 +240,7 @@ async fn when_over(
         let is_open = match &answer {
             Ok(effect) => !matches!(effect["state"].as_str(), Some("SUCCEEDED" | "FAILED_FINAL")),
             Err(error) => {
-                matches!(error.downcast_ref(), Some(Failure::Refused { status: 404, .. }))
+                matches!(error.downcast_ref(), Some(CliError::Refused { status: 404, .. }))
             }
         };
         if !is_open || left <= CALL_MAX {
@@ -250,9 +253,9 @@ async fn when_over(
     answer
 }
 
-/// `500ms`, `30s`, `5m`.
+/// Parses a duration such as `500ms`, `30s` or `5m`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "write it as 500ms, 30s or 5m".to_owned();
+    let wrong = || "must be a duration such as 500ms, 30s or 5m".to_owned();
     let unit = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let number: u32 = text[..unit].parse().map_err(|_| wrong())?;
     match &text[unit..] {

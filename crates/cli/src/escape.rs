@@ -1,10 +1,10 @@
-//! Text of others on a terminal or in a log: what would move the cursor, end a line or turn the direction of reading
-//! is shown escaped, as JSON writes it.
+//! Escaping of untrusted text for terminals and logs. Characters that move the cursor, end a line
+//! or change the text direction are escaped as in JSON.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Whether a character does something else than being seen.
+/// Whether a character is a control or formatting character.
 fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -18,7 +18,7 @@ fn is_unseen(c: char) -> bool {
         )
 }
 
-/// The text in one line.
+/// Escapes a text into one line.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unseen) {
         return text.into();
@@ -36,12 +36,12 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// The text with its lines.
+/// Escapes a text but keeps its line breaks.
 pub(crate) fn escaped_lines(text: &str) -> String {
     text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
-/// Writes each event of the log as one line. An event is written at once, with its end.
+/// Writes each log event as one line. Each call of `write` must carry one complete event.
 pub(crate) struct OneLine<W>(pub(crate) W);
 
 impl<W: Write> Write for OneLine<W> {

@@ -1,31 +1,31 @@
-//! `driftq explain`: why is it where it is?
+//! `driftq explain`: the state of a message, group or effect, and the reason.
 
 use std::borrow::Cow;
 
 use clap::Args;
 use serde_json::Value;
 
+use crate::cli_error::CliError;
 use crate::client::Remote;
 use crate::escape::escaped;
-use crate::failure::Failure;
 use crate::output;
 
-/// Why a message is where it is, or why nothing comes
+/// Explain the state of a message or effect, or why a group receives nothing
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  driftq explain orders biller                   why does the group get nothing?
-  driftq explain m_aaaacaaa                      a message by its id
-  driftq explain orders/0/12                     by topic, partition and offset
-  driftq explain lt_aaaaaaaa                     by the token of a delivery
+  driftq explain orders biller                   why the group receives nothing
+  driftq explain m_aaaacaaa                      a message by id
+  driftq explain orders/0/12                     a message by topic, partition and offset
+  driftq explain lt_aaaaaaaa                     a message by lease token
   driftq explain op/charge order-77              an effect by scope and key")]
 pub(crate) struct Explain {
-    /// An id, a token, TOPIC/PARTITION/OFFSET, the topic of a group, or the scope of an effect
+    /// Message id, lease token, TOPIC/PARTITION/OFFSET, topic of the group, or scope of the effect
     what: String,
-    /// The group of the topic, or the key of the effect
+    /// Group of the topic, or key of the effect
     #[arg(value_name = "GROUP|KEY")]
     name: Option<String>,
-    /// The tenant of the effect, if not `default`
+    /// Tenant of the effect [default: default]
     #[arg(long, requires = "name", alias = "tenant")]
     tenant_id: Option<String>,
 }
@@ -40,13 +40,13 @@ impl Explain {
         };
         let clock = text(&answer["clock"]["summary"]);
         let message = if clock.is_empty() { message } else { format!("{message}\n{clock}") };
-        output::said(remote.output, &answer, &message);
+        output::print_result(remote.output, &answer, &message);
         Ok(())
     }
 
-    fn query(self) -> Result<Vec<(&'static str, String)>, Failure> {
+    fn query(self) -> Result<Vec<(&'static str, String)>, CliError> {
         if let Some(name) = self.name {
-            // No topic has a slash in its name, and every scope has.
+            // A scope always contains a slash, a topic name never does.
             let mut query = if self.what.contains('/') {
                 vec![("scope", self.what), ("key", name)]
             } else {
@@ -71,13 +71,13 @@ impl Explain {
         } else {
             format!("a group: driftq explain {what} GROUP")
         };
-        Err(Failure::Usage(format!(
-            "`{what}` names no message: write m_..., lt_... or TOPIC/PARTITION/OFFSET; or ask about {or}"
+        Err(CliError::Usage(format!(
+            "`{what}` is not a message: use m_..., lt_... or TOPIC/PARTITION/OFFSET. To explain {or}"
         )))
     }
 }
 
-/// A text in one line: what others wrote looks like no line of ours.
+/// Escapes a text of another user into one line, so that it cannot imitate a line of this output.
 fn text(value: &Value) -> Cow<'_, str> {
     escaped(value.as_str().unwrap_or_default())
 }
@@ -113,13 +113,13 @@ fn of_message(answer: &Value) -> String {
         }
     }
     if groups.is_empty() {
-        lines.push("no group reads it".to_owned());
+        lines.push("no group reads this topic".to_owned());
     }
     for event in answer["history"].as_array().into_iter().flatten() {
         let [at, group, what] = ["at", "group", "event"].map(|field| text(&event[field]));
         let also = |field: &str, before: &str| match text(&event[field]) {
-            said if said.is_empty() => String::new(),
-            said => format!("{before}{said}"),
+            print_result if print_result.is_empty() => String::new(),
+            print_result => format!("{before}{print_result}"),
         };
         let (owner, error) = (also("owner", " to "), also("error", ": "));
         lines.push(format!("  {at} {group} {what}, attempt {}{owner}{error}", event["attempt"]));

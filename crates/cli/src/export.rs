@@ -8,13 +8,13 @@ use serde_json::value::RawValue;
 use crate::client::{Client, Remote};
 use crate::{ledger_file, output};
 
-/// Write down every accepted decision about effects, for `driftq verify`
+/// Export all accepted decisions on effects, for `driftq verify`
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   driftq export --effects > effects.ndjson && driftq verify effects.ndjson")]
 pub(crate) struct Export {
-    /// The effect ledger: begins, finishes, resolutions
+    /// Export the effect ledger: begins, finishes and resolutions
     #[arg(long, required = true)]
     effects: bool,
 }
@@ -44,7 +44,7 @@ struct Link {
     hash: String,
 }
 
-/// What was written so far.
+/// Hash and number of records of the lines written so far.
 #[derive(Default)]
 struct Written {
     all: Hasher,
@@ -57,7 +57,8 @@ impl Written {
         output::line(line);
     }
 
-    /// A chain up to where it went when the export began. What is missing is not made up: `verify` says so.
+    /// Writes a chain up to its tip at the start of the export. A missing record is not replaced:
+    /// `verify` reports it.
     async fn chain(&mut self, client: &Client, chain: &Chain) -> anyhow::Result<()> {
         let Chain { namespace, shard, seq, hash } = chain;
         self.line(&ledger_file::chain(&ledger_file::name(namespace, *shard)));
@@ -91,7 +92,7 @@ impl Export {
         }
         let Written { all, records } = written;
         output::line(ledger_file::last(chains.len(), records, &all));
-        output::talk(format_args!("written: {records} decisions"));
+        output::talk(format_args!("exported {records} decisions"));
         Ok(())
     }
 }

@@ -7,12 +7,12 @@ use driftq_api::Time;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
+use crate::cli_error::CliError;
 use crate::client::{Remote, segment};
-use crate::failure::Failure;
 use crate::output;
-use crate::topic::say_yes;
+use crate::topic::ask_for_yes;
 
-/// Show, pause, resume, move and delete groups
+/// Create, list, show, pause, resume, seek and delete groups
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -28,9 +28,9 @@ pub(crate) struct Group {
 
 #[derive(Args)]
 struct Name {
-    /// The topic it reads
+    /// Topic that the group reads
     topic: String,
-    /// Its name
+    /// Group name
     group: String,
 }
 
@@ -42,33 +42,33 @@ impl Name {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Groups of a topic
+    /// List the groups of a topic
     #[command(after_help = "\
 Examples:
   driftq group list orders")]
     List {
-        /// The topic
+        /// Topic name
         topic: String,
     },
-    /// One group: where it is, and why nothing comes
+    /// Show the position of a group and what blocks its deliveries
     #[command(after_help = "\
 Examples:
   driftq group show orders biller
-  driftq explain orders biller                   in one sentence")]
+  driftq explain orders biller                   summary in one sentence")]
     Show(Name),
-    /// Make a group
+    /// Create a group
     #[command(after_help = "\
 Examples:
-  driftq group create orders biller              from the oldest message that is there
+  driftq group create orders biller              start at the oldest stored message
   driftq group create orders biller --start latest")]
     Create {
         #[command(flatten)]
         name: Name,
-        /// Where it begins
+        /// Position to start at
         #[arg(long, default_value = "earliest", value_parser = ["earliest", "latest"])]
         start: String,
     },
-    /// Lease nothing new to a group
+    /// Pause a group: deliver nothing new to it
     #[command(after_help = "\
 Examples:
   driftq group pause orders biller --reason 'bad deploy 41f2' --by ops
@@ -76,22 +76,22 @@ Examples:
     Pause {
         #[command(flatten)]
         name: Name,
-        /// Why
+        /// Reason for the pause
         #[arg(long)]
         reason: Option<String>,
-        /// Who
+        /// Name of the operator
         #[arg(long)]
         by: Option<String>,
-        /// Until when, as 2026-11-14T12:00:00Z
+        /// End of the pause, such as 2026-11-14T12:00:00Z [default: until `resume`]
         #[arg(long, value_name = "TIME")]
         until: Option<String>,
     },
-    /// Lease again
+    /// Resume deliveries to a paused group
     #[command(after_help = "\
 Examples:
   driftq group resume orders biller")]
     Resume(Name),
-    /// Move a group that is paused or has no consumer
+    /// Move a group to another position; it must be paused or have no consumer
     #[command(after_help = "\
 Examples:
   driftq group seek orders biller earliest --dry-run
@@ -100,21 +100,21 @@ Examples:
     Seek {
         #[command(flatten)]
         name: Name,
-        /// earliest, latest, a time, or PARTITION:OFFSET
+        /// Position: earliest, latest, a time, or PARTITION:OFFSET
         to: String,
-        /// Only say what would happen
+        /// Show what would be redelivered, skipped and dropped
         #[arg(long)]
         dry_run: bool,
     },
     /// Delete a group
     #[command(after_help = "\
 Examples:
-  driftq group delete orders biller              say what would go
+  driftq group delete orders biller              show what would be deleted
   driftq group delete orders biller --yes")]
     Delete {
         #[command(flatten)]
         name: Name,
-        /// Do it; without this, only say what would go
+        /// Delete the group; without this option, only show what would be deleted
         #[arg(long)]
         yes: bool,
     },
@@ -175,45 +175,46 @@ impl Group {
                 if let Some(until) = &until {
                     check_is_to_come(until)?;
                 }
-                let asked = json!({ "reason": reason, "by": by, "until": until });
-                show(format, &client.post(&format!("{}/pause", name.path()), asked).await?);
+                let request_body = json!({ "reason": reason, "by": by, "until": until });
+                show(format, &client.post(&format!("{}/pause", name.path()), request_body).await?);
             }
             Verb::Resume(name) => {
                 show(format, &client.post(&format!("{}/resume", name.path()), json!({})).await?);
             }
             Verb::Seek { name, to, dry_run } => {
-                let asked = json!({ "to": seek_to(&to)?, "dry_run": dry_run });
-                let answer = client.post(&format!("{}/seek", name.path()), asked).await?;
-                let would = if dry_run { "would deliver" } else { "delivers" };
+                let request_body = json!({ "to": seek_to(&to)?, "dry_run": dry_run });
+                let answer = client.post(&format!("{}/seek", name.path()), request_body).await?;
+                let would = if dry_run { "dry run" } else { "moved" };
                 let message = format!(
-                    "{would} {} again, skips {}, drops {} open",
+                    "{would}: {} messages to redeliver, {} skipped, {} open dropped",
                     answer["redelivers"], answer["skips"], answer["dropped_open"]
                 );
-                output::said(format, &answer, &message);
+                output::print_result(format, &answer, &message);
             }
             Verb::Delete { name, yes } => {
                 let confirm = if yes { vec![("confirm", name.group.clone())] } else { Vec::new() };
-                let answer = client.delete(&name.path(), &confirm).await.map_err(say_yes)?;
-                output::said(format, &answer, &format!("deleted {}", name.group));
+                let answer = client.delete(&name.path(), &confirm).await.map_err(ask_for_yes)?;
+                output::print_result(format, &answer, &format!("deleted {}", name.group));
             }
         }
         Ok(())
     }
 }
 
-/// A pause that is over before it begins was meant otherwise. What is no time, the server refuses.
-fn check_is_to_come(until: &str) -> Result<(), Failure> {
+/// Rejects a time in the past, because such a pause would have no effect. The server rejects texts
+/// that are not a time.
+fn check_is_to_come(until: &str) -> Result<(), CliError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     match until.parse::<Time>() {
         Ok(Time(ms)) if u128::from(ms) <= now.as_millis() => {
-            let message = "is over: give a time to come, or leave it out to pause until `resume`";
-            Err(Failure::Usage(format!("--until {until} {message}")))
+            let message = "is in the past; use a later time, or omit it to pause until `resume`";
+            Err(CliError::Usage(format!("--until {until} {message}")))
         }
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
-fn seek_to(to: &str) -> Result<Value, Failure> {
+fn seek_to(to: &str) -> Result<Value, CliError> {
     if to == "earliest" || to == "latest" {
         return Ok(Value::from(to));
     }
@@ -225,8 +226,8 @@ fn seek_to(to: &str) -> Result<Value, Failure> {
         Some((partition.parse::<u32>().ok()?, offset.parse::<u64>().ok()?))
     };
     let Some((partition, offset)) = place() else {
-        let message = "write earliest, latest, a time as 2026-11-14T12:00:00Z, or PARTITION:OFFSET";
-        return Err(Failure::Usage(format!("`{to}`: {message}")));
+        let message = "use earliest, latest, a time as 2026-11-14T12:00:00Z, or PARTITION:OFFSET";
+        return Err(CliError::Usage(format!("`{to}` is not a position; {message}")));
     };
     Ok(json!({ "partition": partition, "offset": offset }))
 }

@@ -1,8 +1,11 @@
-//! The file of exported effects: which lines it has, and what each must be, byte for byte.
+//! The file format of exported effects. It fixes every byte of every line.
 //!
-//! A head; for each chain its name, its records and its end; and a last line, which counts them and has
-//! the hash of every byte before it. A chain begins with the hash of its name; a record's hash is that of the
-//! hash before it and its text. So a line can be neither changed, nor dropped, nor moved.
+//! 1. The first line is [`HEAD`].
+//! 2. Each chain has a line with its name, one line per record, and a line that ends it.
+//! 3. The last line has the number of chains and records, and the hash of all bytes before it.
+//!
+//! The first hash of a chain is the hash of its name. The hash of a record covers the previous hash
+//! and the text of the record. So a changed, removed or moved line is detected.
 
 use blake3::{Hash, Hasher};
 
@@ -14,13 +17,13 @@ const RECORD: &str = r#"{"record":"#;
 const HASH: &str = r#","hash":""#;
 const HASH_CHARS: usize = 64;
 
-/// What a line is, by how it looks.
+/// The kind of a line, by its prefix and suffix.
 pub(crate) enum Line<'a> {
-    /// A chain begins: its name, as it is hashed.
+    /// The begin of a chain: its name, as it is hashed.
     Chain(&'a str),
-    /// A record's text, and its hash in hex.
+    /// A record: its text, and its hash in hex.
     Record(&'a str, &'a str),
-    /// Something else: the first line, the last one, or the end of a chain.
+    /// The first line, the last line, the end of a chain, or an invalid line.
     Other,
 }
 
@@ -39,7 +42,7 @@ impl Line<'_> {
     }
 }
 
-/// The name of a chain.
+/// Returns the name of a chain as it is written and hashed.
 pub(crate) fn name(namespace: &str, shard: u32) -> String {
     format!(r#"{{"namespace":{},"shard":{shard}}}"#, serde_json::Value::from(namespace))
 }
@@ -60,12 +63,12 @@ pub(crate) fn last(chains: usize, records: u64, all: &Hasher) -> String {
     format!(r#"{{"chains":{chains},"records":{records},"blake3":"{}"}}"#, all.finalize())
 }
 
-/// The hash a chain begins with.
+/// Returns the first hash of a chain.
 pub(crate) fn root(name: &str) -> Hash {
     blake3::hash(name.as_bytes())
 }
 
-/// The hash of a record that follows another.
+/// Returns the hash of a record that follows the hash `before`.
 pub(crate) fn next(before: &Hash, text: &str) -> Hash {
     Hasher::new().update(before.as_bytes()).update(text.as_bytes()).finalize()
 }

@@ -1,6 +1,7 @@
-//! `driftq`: the server and everything around it, in one binary.
+//! `driftq`: the server, the client commands and the offline tools in one binary.
 
 mod answer;
+mod cli_error;
 mod client;
 mod clock;
 mod config;
@@ -11,7 +12,6 @@ mod effect;
 mod escape;
 mod explain;
 mod export;
-mod failure;
 mod group;
 mod ledger_file;
 mod manual;
@@ -33,12 +33,12 @@ use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _, Parser, Subco
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A durable queue in which a side effect happens once
+/// Durable message queue that makes side effects safe to retry
 #[derive(Parser)]
 #[command(name = "driftq", version)]
 #[command(after_help = "\
-A first minute:
-  driftq dev --topic orders                      a server in memory
+Quick start:
+  driftq dev --topic orders                      start a server that keeps all data in memory
   driftq produce orders 'pay 12'                 in another terminal
   driftq consume orders biller --ack")]
 struct Cli {
@@ -78,21 +78,21 @@ enum Cmd {
     Man(manual::Man),
 }
 
-/// Examples come first: they are what most people look for.
+/// Examples come first because most users look for them.
 const TEMPLATE: &str = "{about}{after-help}\n\n{usage-heading} {usage}\n\n{all-args}";
 
-/// The whole command line.
+/// Returns the command line with its help template applied to every subcommand.
 fn command() -> Command {
     fn examples_first(command: Command) -> Command {
         let is_noun = command.has_subcommands();
         let command = command.help_template(TEMPLATE).max_term_width(100).mut_args(not_if_empty);
         command.arg_required_else_help(is_noun).mut_subcommands(examples_first)
     }
-    let root = format!("{TEMPLATE}\n\n{}", failure::EXIT_CODES);
+    let root = format!("{TEMPLATE}\n\n{}", cli_error::EXIT_CODES);
     examples_first(Cli::command()).help_template(root)
 }
 
-/// An empty variable is what remains of one that was taken away.
+/// Treats an empty environment variable as unset.
 fn not_if_empty(arg: Arg) -> Arg {
     let given = arg.get_env().and_then(std::env::var_os);
     match given {
@@ -148,7 +148,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     }
 }
 
-/// Says what went wrong and why, and nothing twice: some errors name their cause themselves.
+/// Prints the error and its causes. A cause that is already part of the message is not repeated.
 fn failed(error: &anyhow::Error) -> ExitCode {
     let mut message = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -160,14 +160,14 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     for line in message.lines() {
         output::talk(format_args!("error: {line}"));
     }
-    failure::exit_code(error)
+    cli_error::exit_code(error)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Every command, with its path.
+    /// Calls `each` for every command with its path.
     fn walk(path: &str, command: &Command, each: &mut dyn FnMut(&str, &Command)) {
         each(path, command);
         for below in command.get_subcommands() {
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// As a shell would split it: by spaces, except between single quotes.
+    /// Splits a line as a shell does: at spaces, except between single quotes.
     fn words(line: &str) -> Vec<String> {
         let mut words = vec![String::new()];
         let mut is_quoted = false;
@@ -183,7 +183,7 @@ mod tests {
             match c {
                 '\'' => is_quoted = !is_quoted,
                 ' ' if !is_quoted => words.push(String::new()),
-                c => words.last_mut().expect("there is one").push(c),
+                c => words.last_mut().expect("never empty").push(c),
             }
         }
         words.retain(|word| !word.is_empty());
@@ -202,10 +202,10 @@ mod tests {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("  driftq "), "{path} has no example");
             for line in help.lines().filter(|line| line.starts_with("  ")) {
-                // What follows three spaces says what it does.
+                // Three spaces separate an example from its explanation.
                 let typed = line.trim().split("   ").next().unwrap_or_default();
                 for typed in typed.split(" && ").filter(|typed| typed.contains("driftq ")) {
-                    let from = typed.find("driftq ").expect("it is there");
+                    let from = typed.find("driftq ").expect("the filter checked it");
                     let typed = typed[from..].split(" > ").next().unwrap_or_default();
                     let parsed = super::command().try_get_matches_from(words(typed));
                     assert!(parsed.is_ok(), "{path}: `{typed}` {}", parsed.unwrap_err());

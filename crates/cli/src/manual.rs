@@ -1,4 +1,4 @@
-//! `driftq completions` and `driftq man`: what packages install beside the binary.
+//! `driftq completions` and `driftq man`: files that packages install with the binary.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::failure::EXIT_CODES;
+use crate::cli_error::EXIT_CODES;
 use crate::output;
 
-/// Print completions for a shell
+/// Print a completion script for a shell
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -17,7 +17,7 @@ Examples:
   driftq completions zsh > ~/.zfunc/_driftq
   driftq completions fish > ~/.config/fish/completions/driftq.fish")]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell to complete for
     shell: Shell,
 }
 
@@ -35,13 +35,13 @@ impl Completions {
 Examples:
   driftq man ./man1 && man ./man1/driftq.1")]
 pub(crate) struct Man {
-    /// The directory to write to
+    /// Directory to write to; created if it does not exist
     dir: PathBuf,
 }
 
 impl Man {
     pub(crate) fn run(self, command: Command) -> anyhow::Result<()> {
-        let written = || format!("write to {}", self.dir.display());
+        let written = || format!("cannot write to {}", self.dir.display());
         std::fs::create_dir_all(&self.dir).with_context(written)?;
         let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let command = command.after_help(format!("{examples}\n\n{EXIT_CODES}"));

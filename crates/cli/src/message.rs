@@ -1,4 +1,4 @@
-//! `driftq produce`, `consume`, `peek`: messages in and out.
+//! `driftq produce`, `consume` and `peek`.
 
 use std::io::{BufRead as _, Read as _};
 
@@ -10,11 +10,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Remote, broke_off, segment};
-use crate::failure::Failure;
+use crate::cli_error::CliError;
+use crate::client::{Client, Remote, read_error, segment};
 use crate::output::{self, Format};
 
-/// Store a message
+/// Produce a message, or one per line of standard input
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -22,29 +22,29 @@ Examples:
   driftq produce orders @order.json --key cust-9 --idempotency-key order-77
   some-program | driftq produce orders --lines       one message per line")]
 pub(crate) struct Produce {
-    /// The topic
+    /// Topic name
     topic: String,
-    /// The value: text, @FILE, or - for standard input
+    /// Message value: text, @FILE, or - for standard input
     #[arg(required_unless_present = "lines")]
     value: Option<String>,
-    /// One message per line of standard input
+    /// Produce one message per line of standard input; empty lines are skipped
     #[arg(long, conflicts_with = "value")]
     lines: bool,
-    /// Chooses the partition
+    /// Message key; messages with the same key go to the same partition
     #[arg(long)]
     key: Option<String>,
-    /// Stored once while the key is taken
+    /// Idempotency key; a repeated produce with the same key stores nothing
     #[arg(long, conflicts_with = "lines", value_parser = NonEmptyStringValueParser::new())]
     idempotency_key: Option<String>,
-    /// The tenant
+    /// Tenant of the message
     #[arg(long)]
     tenant_id: Option<String>,
-    /// The run it belongs to
+    /// Run that the message belongs to
     #[arg(long)]
     run_id: Option<String>,
 }
 
-/// Lines sent at once.
+/// Maximum number of lines per request.
 const LINES_MAX: usize = 500;
 
 impl Produce {
@@ -56,24 +56,24 @@ impl Produce {
         let value = match self.value.as_deref().unwrap_or_default() {
             "-" => {
                 let mut text = String::new();
-                std::io::stdin().read_to_string(&mut text).context("read standard input")?;
+                std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
                 text
             }
             text => match text.strip_prefix('@') {
                 Some(path) => std::fs::read_to_string(path)
-                    .map_err(|error| Failure::Usage(format!("read {path}: {error}")))?,
+                    .map_err(|error| CliError::Usage(format!("cannot read {path}: {error}")))?,
                 None => text.to_owned(),
             },
         };
         let answer = client.post("produce", self.message(&value)).await?;
-        let again = if answer["deduplicated"] == true { " (it was there before)" } else { "" };
+        let again = if answer["deduplicated"] == true { " (already stored)" } else { "" };
         let message = format!(
             "{} in partition {} at offset {}{again}",
             answer["id"].as_str().unwrap_or_default(),
             answer["partition"],
             answer["offset"]
         );
-        output::said(remote.output, &answer, &message);
+        output::print_result(remote.output, &answer, &message);
         Ok(())
     }
 
@@ -99,7 +99,7 @@ impl Produce {
                     is_over = true;
                     continue;
                 };
-                match String::from_utf8(line.context("read a line")?) {
+                match String::from_utf8(line.context("cannot read standard input")?) {
                     Ok(line) => match line.strip_suffix('\r').unwrap_or(&line) {
                         "" => {}
                         line => messages.push(self.message(line)),
@@ -111,55 +111,58 @@ impl Produce {
                 let answer = client.post("produce/batch", json!({ "messages": messages })).await?;
                 accepted += answer["accepted"].as_u64().unwrap_or(0);
                 refused += answer["refused"].as_u64().unwrap_or(0);
-                // The first refusal decides how this ends; the rest is still stored.
-                failed = failed.and(crate::failure::refused(&answer));
+                // The first rejection determines the exit code. Later lines are still produced.
+                failed = failed.and(crate::cli_error::refused(&answer));
             }
             if let Some(number) = not_text {
-                let message = format!("{accepted} stored before it, nothing from it on");
-                return Err(Failure::Usage(format!("line {number} is not UTF-8: {message}")).into());
+                let message =
+                    format!("{accepted} lines stored; this line and the rest were not sent");
+                return Err(
+                    CliError::Usage(format!("line {number} is not UTF-8: {message}")).into()
+                );
             }
         }
         let answer = json!({ "accepted": accepted, "refused": refused });
-        output::said(format, &answer, &format!("{accepted} stored, {refused} refused"));
+        output::print_result(format, &answer, &format!("{accepted} stored, {refused} rejected"));
         failed
     }
 }
 
-/// Follow a topic: every delivery as a line of JSON
+/// Consume messages and print each delivery as a line of JSON
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  driftq consume orders biller                 show deliveries; they come again when their lease ends
-  driftq consume orders biller --ack           acknowledge each after it is shown
+  driftq consume orders biller                 print deliveries; each is redelivered when its lease expires
+  driftq consume orders biller --ack           acknowledge each message after printing it
   driftq consume orders biller --ack --count 1")]
 pub(crate) struct Consume {
-    /// The topic
+    /// Topic name
     topic: String,
-    /// The group
+    /// Group name
     group: String,
-    /// A name for this consumer
+    /// Name of this consumer
     #[arg(long, default_value = "driftq-cli")]
     owner: String,
-    /// Acknowledge each after it is shown
+    /// Acknowledge each message after printing it
     #[arg(long)]
     ack: bool,
-    /// End after so many
+    /// Exit after this many messages
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// How long each is ours
+    /// Lease of each delivery, between 250 and 43200000 [default: lease_ms of the topic]
     #[arg(long)]
     lease_ms: Option<u64>,
-    /// How many may be with us at a time
+    /// Maximum unsettled deliveries, between 1 and 10000 [default: 2]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     prefetch: Option<u32>,
 }
 
-/// Deliveries that are with us at a time, if nothing else is said: as a stream has it.
+/// Default of `--prefetch`, the same as the server's default for streams.
 const PREFETCH: u32 = 2;
-/// Deliveries that one receive may ask for.
+/// Maximum number of deliveries that one receive may request.
 const RECEIVE_MAX: u64 = 1_000;
 
-/// What a receive is answered, each delivery as it came.
+/// The response of a receive. Each delivery is kept as the server wrote it.
 #[derive(Deserialize)]
 struct Received {
     messages: Vec<Box<RawValue>>,
@@ -174,24 +177,25 @@ impl Consume {
         }
     }
 
-    fn asked(&self) -> Value {
+    fn request_body(&self) -> Value {
         json!({
             "topic": self.topic, "group": self.group, "owner": self.owner,
             "lease_ms": self.lease_ms,
         })
     }
 
-    /// Not by a stream: it would have been sent more than it shows, and nobody else would get those until
-    /// their leases end.
+    /// Receives `count` deliveries by polling. A stream would be sent more deliveries than are
+    /// printed, and no other consumer would get those until their leases expire.
     async fn some(&self, client: &Client, count: u64) -> anyhow::Result<()> {
         let mut left = count;
         while left > 0 {
             let prefetch = u64::from(self.prefetch.unwrap_or(PREFETCH)).min(RECEIVE_MAX);
-            let mut asked = self.asked();
-            asked["max"] = left.min(prefetch).into();
-            let response = client.send(Method::POST, "receive", &[], Some(asked)).await?;
-            let bytes = response.bytes().await.map_err(broke_off)?;
-            let received: Received = serde_json::from_slice(&bytes).context("no deliveries")?;
+            let mut request_body = self.request_body();
+            request_body["max"] = left.min(prefetch).into();
+            let response = client.send(Method::POST, "receive", &[], Some(request_body)).await?;
+            let bytes = response.bytes().await.map_err(read_error)?;
+            let received: Received = serde_json::from_slice(&bytes)
+                .context("the response is not a list of deliveries")?;
             for delivery in &received.messages {
                 self.show(client, delivery.get()).await?;
                 left -= 1;
@@ -201,37 +205,38 @@ impl Consume {
     }
 
     async fn follow(&self, client: &Client) -> anyhow::Result<()> {
-        let mut asked = self.asked();
-        asked["prefetch"] = self.prefetch.into();
-        let mut response = client.send(Method::POST, "consume", &[], Some(asked)).await?;
+        let mut request_body = self.request_body();
+        request_body["prefetch"] = self.prefetch.into();
+        let mut response = client.send(Method::POST, "consume", &[], Some(request_body)).await?;
         let mut pending = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(broke_off)? {
+        while let Some(chunk) = response.chunk().await.map_err(read_error)? {
             pending.extend_from_slice(&chunk);
             while let Some(end) = pending.iter().position(|b| *b == b'\n') {
                 let line: Vec<u8> = pending.drain(..=end).collect();
                 let line = String::from_utf8_lossy(&line);
-                // A line without anything says that the server is there.
+                // An empty line is a heartbeat.
                 if !line.trim_end().is_empty() {
                     self.show(client, line.trim_end()).await?;
                 }
             }
         }
-        // It has no last word: what is wrong is the answer to the next request.
-        let message = "the server ended the stream: ask again to hear why";
-        Err(Failure::Unreachable(message.to_owned()).into())
+        // A stream ends without a reason; the next request returns it.
+        let message = "the server closed the stream; run the command again to see the reason";
+        Err(CliError::Unreachable(message.to_owned()).into())
     }
 
     async fn show(&self, client: &Client, delivery: &str) -> anyhow::Result<()> {
         output::line(delivery);
         if self.ack {
-            let delivery: Value = serde_json::from_str(delivery).context("not a delivery")?;
+            let delivery: Value = serde_json::from_str(delivery)
+                .context("the stream sent a line that is not a delivery")?;
             client.post("ack", json!({ "token": delivery["lease"]["token"] })).await?;
         }
         Ok(())
     }
 }
 
-/// Look at messages without taking them
+/// Show messages without consuming them
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -239,31 +244,31 @@ Examples:
   driftq peek orders --group biller --state waiting
   driftq peek orders --partition 0 --from 900 --limit 10")]
 pub(crate) struct Peek {
-    /// The topic
+    /// Topic name
     topic: String,
     /// Only this partition
     #[arg(long)]
     partition: Option<u32>,
-    /// From this offset on
+    /// First offset to show
     #[arg(long, requires = "partition")]
     from: Option<u64>,
-    /// What they are to this group
+    /// Group whose state of each message to show
     #[arg(long)]
     group: Option<String>,
-    /// Only those that are in this state for the group
+    /// Only messages in this state for the group
     #[arg(long, requires = "group", ignore_case = true)]
     #[arg(value_parser = ["ready", "leased", "waiting", "settled"])]
     state: Option<String>,
-    /// Only with this key
+    /// Only messages with this key
     #[arg(long)]
     key: Option<String>,
-    /// Only of this run
+    /// Only messages of this run
     #[arg(long)]
     run_id: Option<String>,
-    /// How many
+    /// Messages per page, between 1 and 1000
     #[arg(long, default_value_t = 20)]
     limit: u32,
-    /// Where the page before ended
+    /// Cursor printed after the previous page
     #[arg(long)]
     cursor: Option<String>,
 }

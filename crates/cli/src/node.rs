@@ -3,11 +3,11 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use crate::cli_error::CliError;
 use crate::client::{Client, Remote, segment};
-use crate::failure::Failure;
 use crate::output;
 
-/// Show the nodes of a database, and take shards from them
+/// List, drain and undrain nodes
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -20,27 +20,27 @@ pub(crate) struct Node {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Nodes, and how many shards each has
+    /// List the nodes and the number of shards each serves
     #[command(after_help = "\
 Examples:
   driftq node list
   driftq node list -o json")]
     List,
-    /// Have a node give its shards to the others and take none, until `undrain` or until it ends
+    /// Move all shards off a node and assign it none until `undrain` or a restart
     #[command(after_help = "\
 Examples:
   driftq node drain http://127.0.0.1:8081
   driftq node drain n_0123456789abcdef")]
     Drain {
-        /// Its address, or its id
+        /// Address or id of the node
         node: String,
     },
-    /// Let a node take shards again
+    /// Assign shards to a drained node again
     #[command(after_help = "\
 Examples:
   driftq node undrain http://127.0.0.1:8081")]
     Undrain {
-        /// Its address, or its id
+        /// Address or id of the node
         node: String,
     },
 }
@@ -72,7 +72,7 @@ impl Node {
     }
 }
 
-/// The id of a node that is named by its address, or by its id.
+/// Returns the id of the node with this address or id.
 pub(crate) async fn find(client: &Client, named: &str) -> anyhow::Result<String> {
     let answer = client.get("nodes", &[]).await?;
     let nodes = answer["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -85,12 +85,15 @@ pub(crate) async fn find(client: &Client, named: &str) -> anyhow::Result<String>
     match found[..] {
         [one] => Ok(one.to_owned()),
         [] => {
-            let message = format!("no node is called {named}: `driftq node list` shows them");
+            let message =
+                format!("node {named} does not exist; list the nodes with: driftq node list");
             let body = json!({ "error": "NOT_FOUND", "message": message });
-            Err(Failure::Refused { status: 404, body }.into())
+            Err(CliError::Refused { status: 404, body }.into())
         }
-        _ => {
-            Err(Failure::Usage(format!("{} nodes are at {named}: give an id", found.len())).into())
-        }
+        _ => Err(CliError::Usage(format!(
+            "{} nodes have the address {named}; use a node id",
+            found.len()
+        ))
+        .into()),
     }
 }

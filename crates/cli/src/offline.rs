@@ -1,4 +1,4 @@
-//! `driftq check` and `driftq backup`: data directories, without asking a server.
+//! `driftq check` and `driftq backup`: work on a data directory without a server's API.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use serde_json::json;
 
 use crate::output::{self, Format};
 
-/// Is a data directory whole? No server may run on it
+/// Verify a data directory offline; stop its server first
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   driftq check --data ./data
   driftq check --data ./data -o json")]
 pub(crate) struct Check {
-    /// The data directory
+    /// Data directory
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
 }
@@ -36,26 +36,26 @@ impl Check {
         let problems = checked.problems.len();
         anyhow::ensure!(
             problems == 0,
-            "{problems} problems: restore a backup, or see `driftq shard repair --help`"
+            "{problems} problems found; restore a backup, or see `driftq shard repair --help`"
         );
         output::talk("ok");
         Ok(())
     }
 }
 
-/// Copy a data directory's database while a server runs on it
+/// Back up the database of a data directory; its server may keep running
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   driftq backup --data ./data --to backup.db
 
-To restore, stop the server, put the file into an empty directory as driftq.db, and start on it:
+To restore, stop the server, copy the file to an empty directory as driftq.db, and start a server on it:
   mkdir restored && cp backup.db restored/driftq.db && driftq serve --data ./restored")]
 pub(crate) struct Backup {
-    /// The data directory
+    /// Data directory
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// The file to write; it must not be there
+    /// File to write; must not exist
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
 }
@@ -81,7 +81,7 @@ impl Backup {
         done??;
         let bytes = std::fs::metadata(&to).map_or(0, |file| file.len());
         let answer = json!({ "file": to, "bytes": bytes });
-        output::said(format, &answer, &format!("written: {}, {bytes} bytes", to.display()));
+        output::print_result(format, &answer, &format!("written: {}, {bytes} bytes", to.display()));
         Ok(())
     }
 }

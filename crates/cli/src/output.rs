@@ -1,6 +1,7 @@
-//! Answers for people as tables, for programs as JSON. Data goes to standard output, talk to standard
-//! error; nothing else in this program prints. What people see has control characters escaped: keys, owners and
-//! errors are texts of others.
+//! Prints responses: as tables for people, as JSON for programs.
+//!
+//! Data goes to standard output, messages go to standard error. No other module prints. Tables and
+//! messages have control characters escaped, because keys, owners and errors come from other users.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -11,28 +12,28 @@ use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::answer::Shown;
+use crate::answer::Printable;
 use crate::escape::{escaped, escaped_lines};
 
-/// How to show answers.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// Table for people
     Table,
-    /// The answer as the server gave it
+    /// Response as the server sent it
     Json,
-    /// One line per item
+    /// One line of JSON per item
     Ndjson,
 }
 
-/// A column: its title, and where it is in an item.
+/// A column: its title, and the path of its value in an item.
 pub(crate) type Column = (&'static str, &'static str);
 
-/// One line of data.
+/// Prints one line of data to standard output.
 pub(crate) fn line(text: impl Display) {
     let mut out = io::stdout().lock();
     if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
-        // Whoever read it has what it wanted: `driftq peek orders | head -1`.
+        // The reader closed the pipe: `driftq peek orders | head -1`.
         if error.kind() == io::ErrorKind::BrokenPipe {
             std::process::exit(0);
         }
@@ -41,22 +42,22 @@ pub(crate) fn line(text: impl Display) {
     }
 }
 
-/// One line for whoever looks on.
+/// Prints a message to standard error.
 pub(crate) fn talk(text: impl Display) {
-    // There is nobody left to tell that nobody listens.
+    // If standard error is closed, the failure cannot be reported either.
     let _unheard = writeln!(io::stderr(), "{}", escaped_lines(&text.to_string()));
 }
 
-/// How far it got, for people who look on: it shows itself on a terminal only, and leaves nothing behind.
+/// Shows progress, on a terminal only. It is cleared at the end.
 pub(crate) fn spinner(what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
-    let spinner = ProgressBar::new_spinner().with_style(style.expect("the template is right"));
+    let spinner = ProgressBar::new_spinner().with_style(style.expect("the template is valid"));
     spinner.enable_steady_tick(Duration::from_millis(100));
     spinner.with_message(what)
 }
 
-/// A list that the answer has under `items`.
-pub(crate) fn list(format: Format, answer: &impl Shown, items: &str, columns: &[Column]) {
+/// Prints the list that the response has under `items`.
+pub(crate) fn list(format: Format, answer: &impl Printable, items: &str, columns: &[Column]) {
     match format {
         Format::Json => line(answer.whole()),
         Format::Ndjson => answer.lines(items).into_iter().for_each(line),
@@ -70,14 +71,14 @@ pub(crate) fn list(format: Format, answer: &impl Shown, items: &str, columns: &[
             line(shown(table));
             if !answer["next_cursor"].is_null() {
                 let cursor = cell(&answer["next_cursor"]);
-                talk(format_args!("there is more: repeat with --cursor {cursor}"));
+                talk(format_args!("more results: repeat with --cursor {cursor}"));
             }
         }
     }
 }
 
-/// One thing, a line for each of its fields.
-pub(crate) fn one(format: Format, answer: &impl Shown, fields: &[Column]) {
+/// Prints one object, a line per field. Null fields are omitted.
+pub(crate) fn one(format: Format, answer: &impl Printable, fields: &[Column]) {
     match format {
         Format::Json => line(answer.whole()),
         Format::Ndjson => line(answer.line()),
@@ -94,8 +95,8 @@ pub(crate) fn one(format: Format, answer: &impl Shown, fields: &[Column]) {
     }
 }
 
-/// A sentence for people; the answer for programs.
-pub(crate) fn said(format: Format, answer: &impl Shown, sentence: &str) {
+/// Prints `sentence` for people, or the response for programs.
+pub(crate) fn print_result(format: Format, answer: &impl Printable, sentence: &str) {
     match format {
         Format::Table => line(escaped_lines(sentence)),
         Format::Json => line(answer.whole()),
@@ -109,13 +110,13 @@ fn empty() -> Table {
     table
 }
 
-/// From the first column on, without a margin: lines are for `grep` and `cut` too.
+/// Formats the table without a left margin, so that lines work with `grep` and `cut`.
 fn shown(mut table: Table) -> String {
     table.column_iter_mut().for_each(|column| _ = column.set_padding((0, 2)));
     table.trim_fmt()
 }
 
-/// `a.b` is the `b` of the `a`.
+/// Returns the value at a dotted path: `a.b` is field `b` of field `a`.
 fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(value, |value, name| &value[name])
 }
@@ -126,7 +127,7 @@ fn cell(value: &Value) -> String {
         Value::String(text) => escaped(text).into_owned(),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
         Value::Object(fields) => {
-            // In the form in which `driftq topic set` takes it.
+            // The format that `driftq topic set` accepts.
             let line = |(name, value): (&String, &Value)| match value {
                 Value::String(text) => escaped(&format!("{name}={text}")).into_owned(),
                 Value::Null

@@ -11,11 +11,11 @@ use crate::output;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  driftq serve --data ./data                     one node, everything on disk
+  driftq serve --data ./data                     one node, all data on disk
   driftq serve --data ./data --listen 0.0.0.0:8080 --api-key-file key.txt
-  driftq serve --engine memory                   nothing survives
+  driftq serve --engine memory                   all data is lost on exit
   driftq serve --engine postgres --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
-  driftq config                                  the values it would start with")]
+  driftq config                                  show the configuration it would start with")]
 pub(crate) struct Serve {
     #[command(flatten)]
     flags: Flags,
@@ -28,13 +28,13 @@ impl Serve {
         for row in effective.rows.iter().filter(|row| !row.is_default()) {
             tracing::info!("{row}");
         }
-        let told = until_told_to_stop();
+        let told = wait_for_stop_signal();
         tokio::pin!(told);
         let server = tokio::select! {
             server = Server::start(effective.server) => server?,
             told = &mut told => return told,
         };
-        // It has joined others: told to stop, it hands over first.
+        // The node has joined the cluster, so on a stop signal it must hand over its shards first.
         let is_served = tokio::select! {
             () = server.served() => true,
             told = &mut told => {
@@ -46,13 +46,13 @@ impl Serve {
             output::line(format_args!("listening on http://{}", server.address()));
             told.await?;
         }
-        tracing::info!("stopping: what is under way ends first");
+        tracing::info!("stopping: waiting for requests in flight");
         server.stop().await;
         Ok(())
     }
 }
 
-/// Ours from `level` on; of the libraries only what is wrong.
+/// Logs DriftQ's events from `level` up, and warnings and errors of libraries.
 fn log_to_stderr(level: Level, format: LogFormat) {
     let (ours, theirs) = match level {
         Level::Error => ("error", "error"),
@@ -72,8 +72,8 @@ fn log_to_stderr(level: Level, format: LogFormat) {
     }
 }
 
-/// Ctrl-C, or what a supervisor sends.
-pub(crate) async fn until_told_to_stop() -> anyhow::Result<()> {
+/// Waits for Ctrl-C or SIGTERM.
+pub(crate) async fn wait_for_stop_signal() -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminated = signal(SignalKind::terminate())?;
     tokio::select! {

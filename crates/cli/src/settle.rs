@@ -1,4 +1,4 @@
-//! `driftq ack`, `nack`, `extend`.
+//! `driftq ack`, `nack` and `extend`.
 
 use clap::Args;
 use serde_json::json;
@@ -6,81 +6,81 @@ use serde_json::json;
 use crate::client::Remote;
 use crate::output;
 
-/// Done: settle a delivery
+/// Acknowledge a delivery
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   driftq ack lt_aaaaaaaa")]
 pub(crate) struct Ack {
-    /// lease.token of the delivery
+    /// Lease token of the delivery (lease.token)
     token: String,
 }
 
 impl Ack {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let answer = remote.client()?.post("ack", json!({ "token": self.token })).await?;
-        output::said(remote.output, &answer, "acked");
+        output::print_result(remote.output, &answer, "acked");
         Ok(())
     }
 }
 
-/// Not done: deliver again later, or never
+/// Reject a delivery: retry it later, dead-letter it, or release it
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  driftq nack lt_aaaaaaaa --reason timeout       again after the backoff of its policy
-  driftq nack lt_aaaaaaaa --delay-ms 60000       again in a minute
-  driftq nack lt_aaaaaaaa --dead-letter          a dead letter now
-  driftq nack lt_aaaaaaaa --release              for somebody else, not counted")]
+  driftq nack lt_aaaaaaaa --reason timeout       retry after the backoff of the retry policy
+  driftq nack lt_aaaaaaaa --delay-ms 60000       retry in one minute
+  driftq nack lt_aaaaaaaa --dead-letter          dead-letter the message now
+  driftq nack lt_aaaaaaaa --release              return the message; the attempt is not counted")]
 pub(crate) struct Nack {
-    /// lease.token of the delivery
+    /// Lease token of the delivery (lease.token)
     token: String,
-    /// Why
+    /// Error, shown as the last error of the message
     #[arg(long)]
     reason: Option<String>,
-    /// Not before so many milliseconds
+    /// Delay before the retry, between 0 and 604800000 [default: backoff of the retry policy]
     #[arg(long)]
     delay_ms: Option<u64>,
-    /// Make it a dead letter now
+    /// Dead-letter the message now
     #[arg(long, alias = "final", conflicts_with = "delay_ms")]
     dead_letter: bool,
-    /// Nothing failed: somebody else should take it
+    /// Return the message to the group without counting a failure
     #[arg(long, conflicts_with = "dead_letter")]
     release: bool,
 }
 
 impl Nack {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
-        let asked = json!({
+        let request_body = json!({
             "token": self.token, "reason": self.reason, "delay_ms": self.delay_ms,
             "dead_letter": self.dead_letter, "release": self.release,
         });
-        let answer = remote.client()?.post("nack", asked).await?;
-        output::said(remote.output, &answer, "nacked");
+        let answer = remote.client()?.post("nack", request_body).await?;
+        output::print_result(remote.output, &answer, "nacked");
         Ok(())
     }
 }
 
-/// More time for a delivery
+/// Extend the lease of a delivery
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   driftq extend lt_aaaaaaaa
   driftq extend lt_aaaaaaaa --lease-ms 600000    ten minutes from now")]
 pub(crate) struct Extend {
-    /// lease.token of the delivery
+    /// Lease token of the delivery (lease.token)
     token: String,
-    /// From now; as granted if not given
+    /// New lease from now, between 250 and 43200000 [default: as granted]
     #[arg(long)]
     lease_ms: Option<u64>,
 }
 
 impl Extend {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
-        let asked = json!({ "token": self.token, "lease_ms": self.lease_ms });
-        let answer = remote.client()?.post("extend", asked).await?;
+        let request_body = json!({ "token": self.token, "lease_ms": self.lease_ms });
+        let answer = remote.client()?.post("extend", request_body).await?;
         let until = answer["expires_at"].as_str().unwrap_or_default().to_owned();
-        output::said(remote.output, &answer, &format!("yours until {until}"));
+        output::print_result(remote.output, &answer, &format!("lease expires at {until}"));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `driftq shard`: who serves what, and what lies in a storage.
+//! `driftq shard`: assignment of shards to nodes, and their stored rows.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::escape::escaped;
 use crate::node;
 use crate::output::{self, Format};
 
-/// Show, move, check and look into shards
+/// List, move, check, repair and dump shards
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -25,66 +25,66 @@ pub(crate) struct Shard {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Shards of a database, and which node has each
+    /// List the shards and the node that serves each
     #[command(after_help = "\
 Examples:
   driftq shard list
   driftq shard list -o ndjson")]
     List,
-    /// Put a shard on a node; it stays there while that node takes shards
+    /// Pin a shard to a node; it stays there while that node accepts shards
     #[command(after_help = "\
 Examples:
   driftq shard move 12 http://127.0.0.1:8081
   driftq shard move 12 n_0123456789abcdef
-  driftq shard move 12 any                       let it be spread like the others")]
+  driftq shard move 12 any                       unpin; assign it like the other shards")]
     Move {
-        /// The shard
+        /// Shard number
         shard: u32,
-        /// The address of the node, or its id; or `any`
+        /// Address or id of the node, or `any` to unpin the shard
         node: String,
     },
-    /// Read the shards of a database and say whether they are whole; nodes may run meanwhile
+    /// Verify the shards of a database; nodes may keep running
     #[command(after_help = "\
 Examples:
   driftq shard check --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
   driftq shard check --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full' --shard 12")]
     Check {
-        /// The database
+        /// URL of the database
         #[arg(long, value_name = "URL", env = "DRIFTQ_DATABASE_URL", hide_env_values = true)]
         database_url: String,
         /// Only this shard
         #[arg(long)]
         shard: Option<u32>,
     },
-    /// Repair the partitions of a topic whose stored rows are damaged; without --yes, report what would be lost
+    /// Repair the partitions of a topic that have damaged rows
     #[command(after_help = "\
 Examples:
-  driftq shard repair orders                     report, change nothing
+  driftq shard repair orders                     show what would be lost and redelivered
   driftq shard repair orders --yes")]
     Repair {
-        /// The topic
+        /// Topic to repair
         topic: String,
-        /// Give up what cannot be read, and deliver again what may be unsettled
+        /// Drop unreadable messages and redeliver unsettled ones; without this option, only report
         #[arg(long)]
         yes: bool,
     },
-    /// Print rows as they are stored; a server may run meanwhile
+    /// Print stored rows of a data directory; a server may keep running
     #[command(after_help = "\
 Examples:
   driftq shard dump --data ./data
   driftq shard dump --data ./data --table topic
   driftq shard dump --data ./data --table page --limit 1000 -o ndjson")]
     Dump {
-        /// The data directory
+        /// Data directory
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
         /// Only this table
         #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(offline::tables()))]
         table: Option<String>,
-        /// Rows of each table
+        /// Maximum number of rows per table
         #[arg(long, default_value_t = 20, value_name = "ROWS")]
         limit: u32,
-        /// The shard
+        /// Shard number
         #[arg(long, default_value_t = 0)]
         shard: u32,
     },
@@ -115,8 +115,8 @@ impl Shard {
                     "any" => None,
                     named => Some(node::find(&client, named).await?),
                 };
-                let asked = json!({ "node": node });
-                let answer = client.post(&format!("shards/{shard}/move"), asked).await?;
+                let request_body = json!({ "node": node });
+                let answer = client.post(&format!("shards/{shard}/move"), request_body).await?;
                 output::one(format, &answer, COLUMNS);
                 Ok(())
             }
@@ -135,10 +135,10 @@ async fn repair(remote: &Remote, topic: &str, yes: bool) -> anyhow::Result<()> {
     let (lost, again) = (&answer["messages_lost"], &answer["messages_redelivered"]);
     let is_clean = lost == 0 && again == 0;
     let summary = match yes {
-        true => format!("repaired {topic}: {lost} messages lost, {again} delivered again"),
+        true => format!("repaired {topic}: {lost} messages lost, {again} redelivered"),
         false if is_clean => format!("{topic} has no damage"),
         false => format!(
-            "a repair of {topic} would lose {lost} messages and deliver up to {again} again; repeat with --yes"
+            "repair of {topic} would lose {lost} messages and redeliver up to {again}; repeat with --yes"
         ),
     };
     if remote.output == Format::Table {
@@ -147,14 +147,14 @@ async fn repair(remote: &Remote, topic: &str, yes: bool) -> anyhow::Result<()> {
         }
         for range in answer["redelivered"].as_array().into_iter().flatten() {
             let group = escaped(range["group"].as_str().unwrap_or_default());
-            output::line(format_args!("delivered again: group {group}, {}", offsets(range)));
+            output::line(format_args!("redelivered: group {group}, {}", offsets(range)));
         }
     }
-    output::said(remote.output, &answer, &summary);
+    output::print_result(remote.output, &answer, &summary);
     Ok(())
 }
 
-/// `partition 0, offsets 12 to 20`, both included.
+/// Formats a range as `partition 0, offsets 12 to 20`, with both ends included.
 fn offsets(range: &Value) -> String {
     let last = range["to"].as_u64().unwrap_or_default().saturating_sub(1);
     format!("partition {}, offsets {} to {last}", range["partition"], range["from"])
@@ -180,7 +180,7 @@ async fn check(format: Format, url: &str, shard: Option<u32>) -> anyhow::Result<
     }
     anyhow::ensure!(
         problems.is_empty(),
-        "{} problems: restore a backup, or see `driftq shard repair --help`",
+        "{} problems found; restore a backup, or see `driftq shard repair --help`",
         problems.len()
     );
     output::talk("ok");
@@ -207,7 +207,7 @@ fn dump(
     Ok(())
 }
 
-/// `topic kind=topic name=orders namespace=default topic=1 {"partitions":1}`
+/// Formats a row as `topic kind=topic name=orders namespace=default topic=1 {"partitions":1}`.
 fn readable(row: &Value) -> String {
     let bare = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let fields = row.as_object().into_iter().flatten();

@@ -3,11 +3,11 @@
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
+use crate::cli_error::CliError;
 use crate::client::{Remote, segment};
-use crate::failure::Failure;
 use crate::output;
 
-/// Make, show, change and delete topics
+/// Create, list, show, change and delete topics
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -23,68 +23,70 @@ pub(crate) struct Topic {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// All topics
+    /// List all topics
     #[command(after_help = "\
 Examples:
   driftq topic list
   driftq topic list -o ndjson")]
     List,
-    /// One topic, with its settings
+    /// Show a topic and its settings
     #[command(after_help = "\
 Examples:
   driftq topic show orders
   driftq topic show dlq.orders")]
     Show {
-        /// Its name
+        /// Topic name
         topic: String,
     },
-    /// Make a topic
+    /// Create a topic
     #[command(after_help = "\
 Examples:
   driftq topic create orders
   driftq topic create orders --partitions 3 --set lease_ms=60000 --set unkeyed=spread")]
     Create {
-        /// Its name
+        /// Topic name
         topic: String,
-        /// Its partitions, for ever
+        /// Number of partitions, between 1 and 1024, fixed at creation
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
         partitions: u32,
-        /// A setting, as NAME=VALUE
+        /// Setting of the topic (repeatable)
         #[arg(long, value_name = "NAME=VALUE")]
         set: Vec<String>,
     },
-    /// Change settings; null puts one back to its default
+    /// Change settings of a topic; null resets a setting to its default
     #[command(after_help = "\
 Examples:
   driftq topic set orders lease_ms=60000 max_in_flight=64
   driftq topic set orders lease_ms=null")]
     Set {
-        /// Its name
+        /// Topic name
         topic: String,
-        /// Settings, as NAME=VALUE
+        /// Settings to change
         #[arg(required = true, value_name = "NAME=VALUE")]
         settings: Vec<String>,
     },
-    /// Delete a topic with everything in it
+    /// Delete a topic with its messages, groups and dead letters
     #[command(after_help = "\
 Examples:
-  driftq topic delete orders                     say what would go
+  driftq topic delete orders                     show what would be deleted
   driftq topic delete orders --yes")]
     Delete {
-        /// Its name
+        /// Topic name
         topic: String,
-        /// Do it; without this, only say what would go
+        /// Delete the topic; without this option, only show what would be deleted
         #[arg(long)]
         yes: bool,
     },
 }
 
-/// NAME=VALUE, where the value is JSON if it can be and text if not.
-fn settings(given: &[String]) -> Result<Value, Failure> {
+/// Parses NAME=VALUE arguments. A value that is not valid JSON is a string.
+fn settings(given: &[String]) -> Result<Value, CliError> {
     let mut settings = Map::new();
     for one in given {
         let Some((name, value)) = one.split_once('=') else {
-            return Err(Failure::Usage(format!("`{one}`: write it as NAME=VALUE")));
+            return Err(CliError::Usage(format!(
+                "`{one}` is not a setting; write it as NAME=VALUE"
+            )));
         };
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
         settings.insert(name.to_owned(), value);
@@ -118,43 +120,43 @@ impl Topic {
                 output::one(format, &answer, FIELDS);
             }
             Verb::Create { topic, partitions, set } => {
-                let mut asked = json!({ "name": topic, "partitions": partitions });
+                let mut request_body = json!({ "name": topic, "partitions": partitions });
                 if !set.is_empty() {
-                    asked["settings"] = settings(&set)?;
+                    request_body["settings"] = settings(&set)?;
                 }
-                let answer = client.post("topics", asked).await?;
+                let answer = client.post("topics", request_body).await?;
                 let status = answer["status"].as_str().unwrap_or_default().to_owned();
-                output::said(
+                output::print_result(
                     format,
                     &answer,
                     &format!("{status}: {topic}, partitions: {}", answer["partitions"]),
                 );
             }
             Verb::Set { topic, settings: given } => {
-                let asked = json!({ "settings": settings(&given)? });
+                let request_body = json!({ "settings": settings(&given)? });
                 let path = format!("topics/{}", segment(&topic));
-                output::one(format, &client.patch(&path, asked).await?, FIELDS);
+                output::one(format, &client.patch(&path, request_body).await?, FIELDS);
             }
             Verb::Delete { topic, yes } => {
                 let confirm = if yes { vec![("confirm", topic.clone())] } else { Vec::new() };
                 let path = format!("topics/{}", segment(&topic));
-                let answer = client.delete(&path, &confirm).await.map_err(say_yes)?;
+                let answer = client.delete(&path, &confirm).await.map_err(ask_for_yes)?;
                 let message = format!("deleted {topic} with {} messages", answer["messages"]);
-                output::said(format, &answer, &message);
+                output::print_result(format, &answer, &message);
             }
         }
         Ok(())
     }
 }
 
-/// The server asks for its own word; here it is `--yes`.
-pub(crate) fn say_yes(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast::<Failure>() {
-        Ok(Failure::Refused { status: 400, body }) if body["field"] == "confirm" => {
+/// Replaces the server's request for a `confirm` parameter by a request for `--yes`.
+pub(crate) fn ask_for_yes(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<CliError>() {
+        Ok(CliError::Refused { status: 400, body }) if body["field"] == "confirm" => {
             let message =
                 body["message"].as_str().unwrap_or_default().trim_start_matches("confirm: ");
             let message = message.split("; repeat").next().unwrap_or_default();
-            Failure::Usage(format!("{message}; repeat with --yes")).into()
+            CliError::Usage(format!("{message}; repeat with --yes")).into()
         }
         Ok(failure) => failure.into(),
         Err(error) => error,

@@ -1,4 +1,4 @@
-//! `driftq verify`: an exported ledger, checked without asking a server.
+//! `driftq verify`: offline verification of an exported ledger.
 
 mod ledger;
 
@@ -12,18 +12,19 @@ use serde_json::json;
 use crate::output::{self, Column, Format};
 use ledger::{Chain, Ledger, Name};
 
-/// Is an export whole, and did no effect have two outcomes? Needs no server
+/// Verify an export of the effect ledger offline
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   driftq export --effects > effects.ndjson && driftq verify effects.ndjson
   driftq verify effects.ndjson -o json
 
-It says that nothing in the file was changed, dropped or moved since it was written, and that no
-effect had two accepted outcomes. It does not say who wrote it: keep the tip elsewhere, and look for
-its number and hash in later exports. It takes about 80 bytes of memory for each effect.")]
+Verifies that no line of the file was changed, removed or moved since the export, and that no effect
+has two accepted outcomes. It cannot detect a ledger that was rewritten completely. To detect that,
+store the tip where an attacker cannot write, and look for its number and hash in later exports.
+Verification uses about 80 bytes of memory per effect.")]
 pub(crate) struct Verify {
-    /// What `driftq export --effects` wrote
+    /// File written by `driftq export --effects`
     file: PathBuf,
 }
 

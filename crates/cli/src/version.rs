@@ -3,17 +3,17 @@
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::cli_error::CliError;
 use crate::client::Remote;
-use crate::failure::Failure;
 use crate::output;
 
-/// The commit this was built from, where the build was told.
+/// The commit of this build, if the build set `DRIFTQ_COMMIT`.
 pub(crate) const COMMIT: &str = match option_env!("DRIFTQ_COMMIT") {
     Some(commit) => commit,
     None => "unknown",
 };
 
-/// What this is, and what the server is
+/// Show the versions of the client and the server
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -23,11 +23,11 @@ pub(crate) struct Version {}
 
 impl Version {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
-        let asked = remote.client()?.get("version", &[]).await;
-        let server = match asked {
+        let request_body = remote.client()?.get("version", &[]).await;
+        let server = match request_body {
             Ok(server) => server.into_value(),
-            // That there is none is no failure of a question about what is here.
-            Err(error) if matches!(error.downcast_ref(), Some(Failure::Unreachable(_))) => {
+            // The client's version is shown also when no server is reachable.
+            Err(error) if matches!(error.downcast_ref(), Some(CliError::Unreachable(_))) => {
                 Value::Null
             }
             Err(error) => return Err(error),

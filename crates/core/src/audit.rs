@@ -1,10 +1,11 @@
 //! The audit chain: every accepted decision of the ledger, each hashed together with the one before.
 //!
-//! 1. A chain is that of one namespace on one shard. It begins with the hash of its own name; from then on
-//!    a hash is that of the hash before (32 bytes) and the text of the record.
-//! 2. Records are stored packed, and their texts made again when they are read. **A text that was hashed
-//!    once never changes**: what is added later is absent from records that do not have it.
-//! 3. Only what was accepted and changed the ledger is a record: no refusal, no replay, no repetition.
+//! 1. Each namespace has one chain per shard. The first hash is that of the chain's name. Each
+//!    later hash covers the previous hash (32 bytes) and the text of the record.
+//! 2. Records are stored packed, and their texts are rendered again when they are read. **A text
+//!    that was hashed once never changes**: a field added later is absent from records without it.
+//! 3. Only decisions that were accepted and changed the ledger have a record. Rejections, replays
+//!    and repeats have none.
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ use crate::effect::{EffectRow, EffectState, Outcome};
 use crate::id::{ShardId, Text, TopicId};
 use crate::time::Timestamp;
 
-/// What ties a record to all before it.
+/// The hash of a record and of all records before it.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ChainHash(pub [u8; 32]);
@@ -31,44 +32,44 @@ impl fmt::Debug for ChainHash {
     }
 }
 
-/// What was accepted.
+/// An accepted decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Accepted {
     /// A fence was granted.
     Begin { request: Option<Text> },
-    /// Its holder said how it ended, or that it does not know.
+    /// The holder reported the outcome, or that the outcome is unknown.
     Finish { state: EffectState, outcome: ChainHash },
-    /// A person did.
+    /// A person resolved the effect.
     Resolve { state: EffectState, outcome: ChainHash, reason: Text },
 }
 
-/// One decision.
+/// The record of one decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRecord {
-    /// When.
+    /// When it was accepted.
     pub at: Timestamp,
     /// Our user's customer.
     pub tenant: Text,
-    /// Of effects under deliveries: the life of the topic.
+    /// The id of the topic, for effects of deliveries.
     pub topic: Option<TopicId>,
     /// Where the key is unique.
     pub scope: Text,
-    /// The effect's name there.
+    /// The effect's name in that scope.
     pub key: Text,
-    /// The life of that name.
+    /// When the effect was created. A key that is reused after it expired is another effect.
     pub born: Timestamp,
-    /// The right to execute it.
+    /// The fence of the execution.
     pub fence: u64,
-    /// Who: the holder, or the person.
+    /// The holder of the fence, or the person who resolved the effect.
     pub by: Text,
-    /// What.
+    /// The decision.
     pub accepted: Accepted,
 }
 
 /// A record as it is hashed and shown. The order of the fields is part of the hash.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct RecordText<'a> {
     seq: u64,
     at_ms: Timestamp,
     decision: &'static str,
@@ -111,7 +112,7 @@ impl AuditRecord {
         }
     }
 
-    /// The text that is hashed.
+    /// Returns the text that is hashed.
     pub(crate) fn text(&self, seq: u64) -> String {
         let AuditRecord { at, tenant, topic, scope, key, born, fence, by, accepted } = self;
         let (decision, request, reason, ended) = match accepted {
@@ -121,7 +122,7 @@ impl AuditRecord {
                 ("resolve", None, Some(&**reason), Some((state, outcome)))
             }
         };
-        let shown = Shown {
+        let shown = RecordText {
             seq,
             at_ms: *at,
             decision,
@@ -141,13 +142,13 @@ impl AuditRecord {
     }
 }
 
-/// What is kept of an outcome: enough to tell whether another is the same.
+/// Returns the hash that a record keeps of an outcome, enough to compare it with another outcome.
 pub(crate) fn outcome_hash(outcome: &Outcome) -> ChainHash {
     let text = serde_json::to_vec(outcome).expect("plain values can be written as JSON");
     ChainHash(*blake3::hash(&text).as_bytes())
 }
 
-/// How far a chain goes.
+/// The end of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tip {
     /// The number of the last record; the first is 1.
@@ -157,7 +158,7 @@ pub struct Tip {
 }
 
 impl Tip {
-    /// A chain without records.
+    /// Returns the tip of a chain without records.
     pub(crate) fn root(namespace: &str, shard: ShardId) -> Tip {
         #[derive(Serialize)]
         struct Name<'a> {
@@ -169,7 +170,7 @@ impl Tip {
         Tip { seq: 0, hash: ChainHash(*blake3::hash(&name).as_bytes()) }
     }
 
-    /// The tip after one more record, and that record's text.
+    /// Returns the tip after one more record, and the text of that record.
     pub(crate) fn next(&self, record: &AuditRecord) -> (Tip, String) {
         let seq = self.seq + 1;
         let text = record.text(seq);
@@ -178,7 +179,7 @@ impl Tip {
     }
 }
 
-/// A record where it is in its chain.
+/// A record and its position in its chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct Link {
@@ -213,7 +214,7 @@ mod tests {
         outcome_hash(&Outcome { code: -7, result, error: error.into() })
     }
 
-    /// Hashes in files that people keep depend on every byte: what is written here never changes.
+    /// Hashes in exported files depend on every byte, so these texts must never change.
     #[test]
     fn texts_and_hashes_stay_what_they_are() {
         let done = outcome(Some(EffectResult::Json("{\"charge\": \"ch_1\"}".into())), "");

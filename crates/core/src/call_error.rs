@@ -1,26 +1,27 @@
-//! A call that has no answer, and whether it is sent again.
+//! Calls that failed without a reply, and whether to retry them.
 
-/// How long a call is held whose shard moves, in the hope that it is served again.
-pub const HELD_MS: u64 = 3_000;
+/// How long a call is retried while its shard is moving to another node.
+pub const MAX_MOVE_WAIT_MS: u64 = 3_000;
 
-/// Why a call has no answer.
+/// Why a call has no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The shard was lost while it had the call: it may have happened or not.
-    #[error("the outcome is unknown: repeat with the same key or token")]
+    /// The shard was lost while it processed the call. The call may or may not have taken effect.
+    #[error("the outcome is unknown; retry with the same key or token")]
     Unknown,
-    /// The shard does not serve: nothing happened.
-    #[error("the shard does not serve now; nothing happened")]
+    /// The shard is not served. Nothing was changed.
+    #[error("the shard is not available now; nothing was changed")]
     NotServing,
-    /// More calls wait than there is room for: nothing happened.
-    #[error("too many calls wait; nothing happened")]
+    /// Too many calls are waiting. Nothing was changed.
+    #[error("too many requests are waiting; nothing was changed")]
     Overloaded,
 }
 
 impl CallError {
-    /// Whether the node that took a call sends it again after so long: only what nobody has taken. What may have
-    /// happened is for the caller to repeat, who knows by which key or token.
+    /// Whether the receiving node retries the call, `after_ms` after its first try. Only a call
+    /// that no shard accepted is retried. If the call may have taken effect, the caller must retry
+    /// it, because only the caller knows the key or token.
     pub fn should_retry(self, after_ms: u64) -> bool {
-        self == CallError::NotServing && after_ms < HELD_MS
+        self == CallError::NotServing && after_ms < MAX_MOVE_WAIT_MS
     }
 }

@@ -1,4 +1,4 @@
-//! What the core decides: changes of durable state, notes about volatile state, effects for the shell.
+//! Decisions of the core: changes of durable and volatile state, and actions for the shell.
 
 mod reads;
 
@@ -24,16 +24,16 @@ pub use crate::dead_row::{DeadRow, Redriven};
 pub use crate::view::Paused;
 pub use reads::{Lookup, Prefetch, Reads};
 
-/// What came of a command.
+/// The result of deciding a command.
 #[derive(Debug, Clone)]
 pub struct Decision {
-    /// The answer, shown when the batch is durable.
+    /// The reply, sent when the batch is durable.
     pub reply: Reply,
-    /// Durable state. The only way it changes, live and at recovery.
+    /// Changes of durable state. It changes in no other way, neither while serving nor at recovery.
     pub changes: Vec<Change>,
-    /// Volatile state. Lost at recovery, and nothing promised depends on it.
+    /// Changes of volatile state. It is lost at recovery, and no guarantee depends on it.
     pub volatile: Vec<VolatileChange>,
-    /// What the shell does once the batch is durable. Losing one costs time, never correctness.
+    /// Actions of the shell once the batch is durable. Losing one costs time, never correctness.
     pub actions: Vec<Action>,
 }
 
@@ -48,69 +48,69 @@ impl Decision {
     }
 }
 
-/// What a topic is for.
+/// The kind of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TopicKind {
-    /// Messages.
+    /// Holds messages of producers.
     Topic,
-    /// Dead letters of another topic.
+    /// Holds the dead letters of another topic.
     Dlq(TopicId),
 }
 
 /// A topic as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicRow {
-    /// Its life.
+    /// Its id. A topic that is deleted and created again gets another one.
     pub id: TopicId,
     /// Isolation boundary.
     pub namespace: Text,
     /// Its name.
     pub name: Text,
-    /// What it is for.
+    /// Its kind.
     pub kind: TopicKind,
     /// Number of partitions.
     pub partitions: u32,
-    /// What differs from the defaults.
+    /// Settings that differ from the defaults.
     pub patch: SettingsPatch,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// Set once its settings made memory longer: what ended before was not remembered so long.
+    /// Set when new settings keep tombstones longer. Earlier tombstones were not kept that long.
     pub forgot: Option<Forgot>,
 }
 
-/// How long ends of deliveries used to be remembered.
+/// How long tombstones were kept before a change of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forgot {
-    /// Deliveries granted up to then …
+    /// Applies to deliveries granted up to this time.
     pub until: Timestamp,
-    /// … are remembered only so long.
+    /// How long after the grant their tombstones are kept.
     pub after_ms: u64,
 }
 
-/// The life and start of one cursor.
+/// The generation and start of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CursorStart {
-    /// Its life.
+    /// Its generation.
     pub generation: Generation,
     /// First offset it reads.
     pub offset: Offset,
-    /// The lane's byte total there.
+    /// The lane's byte total at `offset`.
     pub bytes: u64,
 }
 
 /// A group as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupRow {
-    /// Its life.
+    /// Its id. A group that is deleted and created again gets another one.
     pub id: GroupId,
     /// The topic it reads.
     pub topic: TopicId,
     /// Its name.
     pub name: Text,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// A consumer was there then, or about an eighth of `group_idle_ms` later.
+    /// When it last had a consumer. May be too early by about an eighth of `group_idle_ms`.
     pub seen: Timestamp,
     /// Set while paused.
     pub paused: Option<Paused>,
@@ -118,53 +118,53 @@ pub struct GroupRow {
     pub cursors: Vec<CursorStart>,
 }
 
-/// A point in a lane at a time, for retention.
+/// The position of a lane's slowest group at a time, for retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneMark {
-    /// At this time …
+    /// The time.
     pub at: Timestamp,
-    /// … every group had been given everything below this offset …
+    /// Every group had received all messages below this offset.
     pub offset: Offset,
-    /// … which is so many bytes.
+    /// The lane's byte total below `offset`.
     pub bytes: u64,
 }
 
 /// Where a lane begins and ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneState {
-    /// The oldest offset kept, but for open ones.
+    /// The oldest offset kept. Open messages below it are kept too.
     pub first: Offset,
     /// Byte total below `first`.
     pub first_bytes: u64,
-    /// Pages below this are deleted, but for those that hold an open message. Follows `first`.
+    /// Pages below this are deleted, except those that hold an open message. Follows `first`.
     pub trimmed: Offset,
     /// The offset the next message gets.
     pub high: Offset,
     /// Byte total below `high`.
     pub high_bytes: u64,
-    /// Dead letters that came from here and are still dead.
+    /// Dead letters from this lane that are neither redriven nor deleted.
     pub dead: u64,
-    /// Oldest first.
+    /// Retention marks, oldest first.
     pub marks: Vec<LaneMark>,
 }
 
-/// What an open entry is doing.
+/// The state of an open entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryState {
-    /// With a consumer until `at`.
+    /// Leased to a consumer until `at`.
     Leased,
-    /// Its lease ran out; due at `at`.
+    /// Its lease expired; due again at `at`.
     Expired,
-    /// Its worker failed; due at `at`.
+    /// Its worker nacked it; due again at `at`.
     Nacked,
-    /// Given back uncounted; due at `at`.
+    /// Given back uncounted; due again at `at`.
     Returned,
 }
 
 /// Where the last error of an open entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastError {
-    /// There was none.
+    /// No error.
     None,
     /// `ack_timeout`.
     Timeout,
@@ -175,7 +175,7 @@ pub enum LastError {
 }
 
 impl LastError {
-    /// The text, where it needs no row.
+    /// Returns the text, if it needs no row.
     pub fn text(self) -> Option<&'static str> {
         match self {
             LastError::None => Some(""),
@@ -189,35 +189,35 @@ impl LastError {
 /// A message that was delivered to a group and is not settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is doing.
+    /// Its state.
     pub state: EntryState,
     /// The fence: grows with every lease, never repeats.
     pub attempt: u32,
-    /// Deliveries that count against the limit.
+    /// Deliveries that count against `max_attempts`.
     pub spent: u32,
-    /// Returns in a row.
+    /// Consecutive returns.
     pub returns: u8,
     /// End of the lease, or when it is due.
     pub at: Timestamp,
     /// The lease as granted.
     pub lease_ms: u32,
-    /// Who has it, or had it last.
+    /// Owner of the current or last lease.
     pub owner: OwnerId,
-    /// Key and value.
+    /// Bytes of key and value.
     pub size: u32,
     /// When the message was produced.
     pub produced_at: Timestamp,
     /// When it was first delivered to this group.
     pub first_at: Timestamp,
-    /// The message's own policy. Without it every nack would read a page.
+    /// The message's own retry policy, copied here so that a nack reads no page.
     pub policy: Option<RetryPolicy>,
-    /// The message's deadline, for the same reason.
+    /// The message's deadline, copied for the same reason.
     pub deadline: Option<Timestamp>,
     /// Where its last error is.
     pub error: LastError,
     /// Effects begun under its deliveries.
     pub begun: u8,
-    /// … and not finished.
+    /// Those of them that are not finished.
     pub unfinished: u8,
 }
 
@@ -225,26 +225,26 @@ pub struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum End {
-    /// Done.
+    /// The message was acked.
     Acked,
-    /// A dead letter now; `asked` by a final nack.
+    /// The message was dead-lettered. `asked`: by a final nack.
     Dead { asked: bool },
-    /// Of a dead letter: thrown away.
+    /// A dead letter was purged.
     Purged,
 }
 
-/// A record: found by the hash of its identity, never listed, gone with its bucket.
+/// A record: looked up by the hash of its identity, never listed, deleted with its bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it is.
+    /// Its kind.
     pub kind: RecordKind,
-    /// Its name in the storage.
+    /// The hash of its identity.
     pub hash: Hash16,
-    /// When it is over.
+    /// When it expires.
     pub expires: Timestamp,
-    /// The millisecond from which on it may go: not before it is over.
+    /// The millisecond from which it may be deleted, not before it expires.
     pub bucket: u64,
-    /// Packed content, identity in clear included.
+    /// Packed content, including the identity in plain text.
     pub body: Bytes,
 }
 
@@ -256,28 +256,28 @@ pub struct PointerRow {
     pub pointer: Pointer,
 }
 
-/// Rows to be deleted in bounded steps.
+/// Rows to delete in bounded steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Garbage {
-    /// Pages, lanes and dead letters of a topic that is gone.
+    /// Pages, lanes and dead letters of a deleted topic.
     Topic {
-        /// Which.
+        /// The topic.
         topic: TopicId,
-        /// Lanes with what is left of them: (lane, from, to).
+        /// Lanes and the offsets that remain: (lane, from, to).
         lanes: Vec<(Lane, Offset, Offset)>,
     },
-    /// Blocks, notes and cursor of a generation that is over.
+    /// Blocks, notes and cursor of an old generation.
     Cursor {
-        /// Which.
+        /// The generation.
         generation: Generation,
-        /// Lanes with what is left of them: (lane, from, to).
+        /// Lanes and the offsets that remain: (lane, from, to).
         lanes: Vec<(Lane, Offset, Offset)>,
     },
-    /// Dead letters and pointers of a topic that is gone, when its lanes are.
+    /// Dead letters and pointers of a deleted topic, after its lanes are deleted.
     Named {
-        /// Which.
+        /// The topic.
         topic: TopicId,
-        /// Steps that are done.
+        /// Completed steps.
         done: u64,
     },
 }
@@ -286,77 +286,78 @@ pub enum Garbage {
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Change {
-    /// The counter's next number.
+    /// Next number of the id counter.
     Ids(u64),
-    /// A topic is made or changed.
+    /// A topic is created or changed.
     Topic(Box<TopicRow>),
-    /// A topic is gone; its groups go with changes of their own.
+    /// A topic is deleted. Its groups are deleted by changes of their own.
     TopicGone(TopicId),
-    /// A group is made, paused, or has cursors with another generation.
+    /// A group is created or paused, or its cursors get another generation.
     Group(Box<GroupRow>),
-    /// A group is gone.
+    /// A group is deleted.
     GroupGone(GroupId),
-    /// A lane's bounds, but for its end, which only messages move.
+    /// A lane's bounds, except its end, which only messages move.
     Lane { topic: TopicId, lane: Lane, state: LaneState },
     /// A message is stored at the end of a lane.
     Message { topic: TopicId, lane: Lane, offset: Offset, message: Arc<Message> },
-    /// A cursor goes on.
+    /// A cursor advances.
     Cursor { group: GroupId, lane: Lane, next: Offset, bytes: u64 },
-    /// An entry is opened or changed. `holder` is who was given the lease: volatile.
+    /// An entry is opened or changed. `holder` is the consumer with the lease; it is volatile.
     Open { group: GroupId, lane: Lane, offset: Offset, entry: Entry, holder: Option<ConsumerId> },
-    /// An entry is over.
+    /// An entry ends.
     Close { group: GroupId, lane: Lane, offset: Offset, end: End },
     /// The last error of an entry.
     LastError { group: GroupId, generation: Generation, lane: Lane, offset: Offset, text: Text },
-    /// … is no longer needed.
+    /// The row with an entry's last error is no longer needed.
     NoteGone { generation: Generation, lane: Lane, offset: Offset },
     /// A consumer's name.
     Owner { owner: OwnerId, name: Text },
-    /// … that nobody has any more.
+    /// A consumer's name is no longer used.
     OwnerGone(OwnerId),
     /// A record.
     Record(Record),
-    /// An effect is begun, over, in doubt, or belongs to another delivery.
+    /// An effect is begun, finished, in doubt, or moved to another delivery.
     Effect(Box<EffectRow>),
-    /// The ledger accepted something.
+    /// The ledger accepted a decision.
     Audit(Box<Link>),
     /// An effect was begun under an open entry.
     EffectLink { generation: Generation, lane: Lane, offset: Offset, hash: Hash16 },
-    /// … which is over.
+    /// The entry under which an effect was begun has ended.
     HeldGone { generation: Generation, lane: Lane, offset: Offset, hash: Hash16 },
-    /// A message is on its way to another shard.
+    /// A message is stored to be sent to another shard.
     Outbox { target: ShardId, seq: u64, message: Box<Outgoing> },
-    /// … and has arrived, or never will.
+    /// A message for another shard has arrived, or never will.
     OutboxGone { target: ShardId, seq: u64 },
     /// A pointer is set or moved.
     Pointer(Box<PointerRow>),
-    /// A message went through something that its topic keeps.
+    /// An event of a message, for a topic that keeps history.
     History { topic: TopicId, lane: Lane, offset: Offset, event: Box<Event> },
-    /// A dead letter is made or brought back.
+    /// A dead letter is stored or redriven.
     Dead(Box<DeadRow>),
     /// A dead letter is no longer listed.
     DeadGone { topic: TopicId, seq: u64 },
-    /// … nor stored. Its page holds nothing else.
+    /// A dead letter is no longer stored. Its page holds nothing else.
     MessageGone { topic: TopicId, lane: Lane, offset: Offset },
-    /// Messages from `from` on are lost: placeholders are stored in their place. `bytes` is the byte total after them.
+    /// Messages from `from` on are lost, and placeholders are stored instead. `bytes` is the byte
+    /// total after them.
     Lost { topic: TopicId, lane: Lane, from: Offset, bytes: u64, messages: Vec<Arc<Message>> },
-    /// A damaged block was repaired. None: it was missing.
+    /// A damaged block was repaired. `batch` is None if the block was missing.
     BlockGone { group: GroupId, lane: Lane, block: u64, batch: Option<BatchNo> },
-    /// Messages nobody needs.
+    /// Messages that no group needs are deleted.
     Trim { topic: TopicId, lane: Lane, from: Offset, to: Offset },
-    /// Records of these buckets, whose time is over.
+    /// Expired records of these buckets are deleted.
     Expire { from: u64, to: u64 },
-    /// A counter.
+    /// A counter is set.
     Mark { kind: MarkKind, id: u64, value: u64 },
-    /// Something to be deleted later; replaces what is left of it.
+    /// Rows to delete later. Replaces the stored garbage with the same id.
     Garbage { id: u64, garbage: Box<Garbage> },
-    /// It is deleted.
+    /// All rows of a garbage entry are deleted.
     GarbageGone(u64),
-    /// Rows of what is gone. They were dead by rule already.
+    /// Rows of a deleted topic or an old generation are deleted. They were already dead by rule.
     Sweep(Sweep),
 }
 
-/// Rows of what is gone.
+/// Rows of a deleted topic or an old generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Sweep {
@@ -364,7 +365,7 @@ pub enum Sweep {
     Pages { topic: TopicId, lane: Lane, from: Offset, to: Offset },
     /// Blocks and notes of a generation's lane.
     Blocks { generation: Generation, lane: Lane, from: Offset, to: Offset },
-    /// The lane row, and what is left of its history.
+    /// The lane row, and the rest of its history.
     Lane { topic: TopicId, lane: Lane },
     /// The cursor row.
     Cursor { generation: Generation, lane: Lane },
@@ -374,14 +375,14 @@ pub enum Sweep {
     Pointers { topic: TopicId, of: u8 },
 }
 
-/// Parts of a topic's pointers, by the first bits of their hashes: each goes in one commit.
+/// Parts of a topic's pointers, by the first bits of their hashes. One commit deletes one part.
 pub(crate) const POINTER_PARTS: u8 = 16;
 
 /// A change of volatile state.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum VolatileChange {
-    /// A consumer takes part.
+    /// A consumer joined.
     Joined {
         consumer: ConsumerId,
         group: GroupId,
@@ -391,58 +392,58 @@ pub enum VolatileChange {
         credit_bytes: u64,
         peer: Peer,
     },
-    /// A consumer is gone.
+    /// A consumer left.
     Left(ConsumerId),
-    /// So many consumers at the front of a group's queue had their turn.
+    /// `turns` consumers at the front of a group's queue had their turn.
     Turned { group: GroupId, turns: usize },
-    /// A lane of a group was looked at. `more`: it has more right now. `stalled`: it has more, and no
-    /// consumer has room for it.
+    /// A lane of a group was visited. `more`: it has more right now. `stalled`: it has more, and no
+    /// consumer has credit for it.
     Visited { group: GroupId, lane: Lane, more: bool, stalled: bool, fresh: u8 },
-    /// The next group to be looked at.
+    /// The group visited last. Dispatch continues with the one after it.
     Rotor(GroupId),
-    /// A read was asked for.
+    /// A read was requested.
     Loading(Prefetch),
-    /// A lane has messages to read, and enough is being read.
+    /// A lane has messages to read, but enough is being read.
     Unread { group: GroupId, lane: Lane },
-    /// A lane has retries to read and must wait until others have read theirs.
+    /// A lane has retries to read, and waits until those of other lanes are read.
     Starved { group: GroupId, lane: Lane },
-    /// A lane has fresh messages, and its group may open no more.
+    /// A lane has fresh messages, but its group may open no more.
     GroupFull { group: GroupId, lane: Lane },
     /// Partition of the next message without a key.
     UnkeyedTurn { topic: TopicId, turn: u32 },
-    /// Nothing new is stored, or is again.
+    /// Whether the storage is nearly full and new data is rejected.
     StorageLow(bool),
-    /// Look at the group again then.
+    /// Check the group again at `at`.
     Wake { at: Timestamp, group: GroupId },
-    /// The group can do nothing until something happens to it.
+    /// The group is inactive until a change reactivates it.
     Idle(GroupId),
-    /// Messages around there were of use.
+    /// Cached messages around `offset` were used.
     Used { topic: TopicId, lane: Lane, offset: Offset },
-    /// When a chore is to be done next, if at all.
+    /// When a chore is due next, if at all.
     Chore(Chore, Option<Timestamp>),
-    /// A lane has no damaged page any more.
+    /// A lane was repaired and has no damaged page.
     Repaired { topic: TopicId, lane: Lane },
-    /// Messages of a damaged block below `to` were opened again.
+    /// A repair reopened the messages of a damaged block below `to`.
     Reopened { group: GroupId, lane: Lane, block: u64, to: Offset },
 }
 
-/// Work nobody asks for.
+/// Maintenance that a shard starts by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Chore {
-    /// Settled messages of a lane stay only so long.
+    /// Applies retention to the settled messages of a lane.
     Retain { topic: TopicId, lane: Lane },
-    /// Dead letters of a topic stay only so long.
+    /// Deletes expired dead letters of a topic.
     ExpireDeadLetters { source: TopicId },
-    /// A group that nobody reads goes.
+    /// Deletes a group if it is idle.
     Idle(GroupId),
-    /// Messages wait for another shard.
+    /// Sends stored messages to another shard.
     Send { target: ShardId },
-    /// Records that are over go.
+    /// Deletes expired records.
     ExpireRecords,
-    /// Rows of a cursor that was moved or deleted go.
+    /// Deletes the rows of a cursor that was moved or deleted.
     Sweep(u64),
-    /// The deadline of a waiting message has passed, and effects were begun under it.
+    /// Dead-letters a waiting message past its deadline, under which effects were begun.
     Deadline { group: GroupId, lane: Lane, offset: Offset },
 }
 
@@ -452,23 +453,23 @@ impl VolatileChange {
     }
 }
 
-/// What the shell does once the batch is durable.
+/// An action of the shell once the batch is durable.
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// Hand a message to a consumer.
+    /// Deliver a message to a consumer.
     Deliver(ConsumerId, Box<Delivery>),
-    /// The consumer's group or topic is gone: end its stream.
+    /// End a consumer's stream, because its group or topic was deleted.
     Dismiss(ConsumerId),
-    /// Have another shard take messages, and tell what became of them.
+    /// Send messages to another shard, and report the results.
     Send(ShardId, Box<Arrive>),
 }
 
-/// One hand-over of a message to a consumer.
+/// One delivery of a message to a consumer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Delivery {
     /// Proof of the lease.
     pub token: LeaseToken,
-    /// The lease, by numbers.
+    /// The id of the lease.
     pub hold: LeaseId,
     /// Topic name.
     pub topic: Text,
@@ -482,7 +483,7 @@ pub struct Delivery {
     pub lease_ms: u32,
     /// End of the lease.
     pub expires_at: Timestamp,
-    /// Why the attempt before failed.
+    /// Why the previous attempt failed.
     pub last_error: Text,
     /// The message.
     pub message: Arc<Message>,

@@ -1,8 +1,9 @@
-//! The authority clock, carried on between samples.
+//! The authority clock, extrapolated between samples.
 //!
-//! 1. Time never goes back: not below the `now` stored with the last batch, not below what was
-//!    already handed out.
-//! 2. When the authority is behind, time goes on at monotonic speed from the greatest value known.
+//! 1. Time never goes backwards. It is never below the `now` stored with the last batch, nor below
+//!    a time that was already returned.
+//! 2. While the authority is behind, time advances at monotonic speed from the greatest known
+//!    value.
 //!
 //! Samples come through the process's [`JumpGuard`](crate::JumpGuard), which holds back long forward jumps.
 
@@ -22,13 +23,13 @@ impl Clock {
         Clock { now: floor.max(authority), anchor_ms: monotonic_ms }
     }
 
-    /// The time at `monotonic_ms`.
+    /// Returns the time at `monotonic_ms`.
     pub fn now(&self, monotonic_ms: u64) -> Timestamp {
         self.now.after(monotonic_ms.saturating_sub(self.anchor_ms))
     }
 
-    /// The authority said `authority` at `monotonic_ms`. A later authority is followed at once, an
-    /// earlier one is waited for.
+    /// Records that the authority read `authority` at `monotonic_ms`. A later time is followed at
+    /// once. After an earlier time, the clock runs on until the authority has caught up.
     pub fn sample(&mut self, authority: Timestamp, monotonic_ms: u64) {
         let carried = self.now(monotonic_ms);
         self.now = carried.max(authority);

@@ -1,4 +1,4 @@
-//! What can be asked of a shard, and what it answers.
+//! The commands of a shard, and its replies.
 
 mod audit;
 mod call;
@@ -41,13 +41,13 @@ pub use effect::{
 pub use explain::{Event, EventKind, Explain, ExplainState, Explained, ExplainedMessage, InGroup};
 pub use outbox::{Arrive, Arrived, Outgoing, Sender};
 pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
-pub use place::{Place, together};
+pub use place::{CommandTarget, merge_replies};
 pub use pointer::{ListPointers, Pointer, PointerName, PointerQuery, Pointers, SetPointer};
 pub use produce::{Produce, Routed, RoutedKey, Seen};
 pub use rejection::{Full, Missing, Rejection, Stale};
 
 impl Command {
-    /// The messages it would store.
+    /// Returns the messages that the command would store.
     pub fn produces(&mut self) -> &mut [Produce] {
         if let Command::Produce(produce) = self {
             return std::slice::from_mut(produce);
@@ -59,175 +59,176 @@ impl Command {
     }
 }
 
-/// Something to be decided.
+/// A command for a shard to decide.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Command {
-    /// Make a topic.
+    /// Create a topic.
     CreateTopic(Box<CreateTopic>),
     /// Change settings of a topic.
     PatchTopic(Box<PatchTopic>),
-    /// Remove a topic, its groups, messages and dead letters.
+    /// Delete a topic, its groups, messages and dead letters.
     DeleteTopic(TopicName),
-    /// Say what [`Command::DeleteTopic`] would remove.
+    /// Count what [`Command::DeleteTopic`] would delete.
     WouldDeleteTopic(TopicName),
-    /// Make a group.
+    /// Create a group.
     CreateGroup(GroupName, Start),
-    /// Remove a group.
+    /// Delete a group.
     DeleteGroup(GroupName),
-    /// Say what [`Command::DeleteGroup`] would remove.
+    /// Count what [`Command::DeleteGroup`] would delete.
     WouldDeleteGroup(GroupName),
-    /// Lease nothing new to a group.
+    /// Pause a group: no new leases are granted.
     Pause(Pause),
-    /// Lease again.
+    /// End a pause.
     Resume(GroupName),
     /// Move cursors of a group.
     Seek(Seek),
     /// Store a message.
     Produce(Box<Produce>),
-    /// A consumer comes.
+    /// Register a consumer.
     Join(Join),
-    /// A consumer goes. What it holds stays leased.
+    /// Remove a consumer. Its deliveries stay leased.
     Leave(ConsumerId),
-    /// Done.
+    /// Acknowledge a delivery.
     Ack(Claim),
-    /// Not done.
+    /// End a delivery without settling its message as done.
     Nack(Nack),
-    /// More time.
+    /// Extend the lease of a delivery.
     Extend(Extend),
-    /// A lease nobody ever saw goes back, uncounted.
+    /// Return a lease that no consumer has seen. It does not count against `max_attempts`.
     GiveBack(LeaseId),
-    /// Bring dead letters back to the group they died in.
+    /// Redrive a dead letter to the group it failed in.
     Redrive(Redrive),
     /// Show a topic.
     ViewTopic(TopicName),
     /// Show a group.
     ViewGroup(GroupName),
-    /// Show all topics of a namespace, those of dead letters too.
+    /// Show all topics of a namespace, dead-letter topics included.
     ListTopics {
         /// Isolation boundary.
         namespace: Text,
     },
     /// Show all groups of a topic.
     ListGroups(TopicName),
-    /// Look at messages of a partition.
+    /// List messages of a partition.
     Peek(Box<Peek>),
-    /// Look at dead letters of a topic.
+    /// List dead letters of a topic.
     ListDead(Box<ListDead>),
-    /// Say why a message or a group is where it is.
+    /// Explain the state of a message, a group or an effect.
     Explain(Box<Explain>),
-    /// Throw dead letters away.
+    /// Delete dead letters.
     Purge(Box<Purge>),
-    /// Say how many of them there are.
+    /// Count the dead letters that [`Command::Purge`] would delete.
     WouldPurge(Box<Purge>),
-    /// One step of repairing a partition.
+    /// Perform one step of the repair of a partition.
     Repair(Repair),
-    /// Ask for the right to execute an effect.
+    /// Request the right to execute an effect.
     Begin(Box<Begin>),
-    /// Say how an effect ended.
+    /// Report how an effect ended.
     Finish(Box<Finish>),
-    /// Settle a delivery, finish its effects and produce what follows, all or nothing.
+    /// Settle a delivery, finish its effects and produce messages, all or nothing.
     Commit(Box<Commit>),
-    /// More time for an effect, and for the delivery it belongs to.
+    /// Extend the lease of an effect, and of the delivery it belongs to.
     ExtendEffect(Box<ExtendEffect>),
-    /// A person says how a doubtful effect ended.
+    /// Resolve an effect in doubt, on behalf of a person.
     Resolve(Box<Resolve>),
     /// Show an effect.
     ViewEffect(Box<EffectQuery>),
     /// Show a pointer.
     ViewPointer(Box<PointerQuery>),
-    /// Look at pointers of a version of a dataset.
+    /// List pointers of a version of a dataset.
     ListPointers(Box<ListPointers>),
-    /// Show a taken key of a topic on another shard.
+    /// Show an idempotency key of a topic on another shard whose message was routed here.
     ViewRouted(Box<RoutedKey>),
-    /// Look for effects whose outcome is not known.
+    /// List effects whose outcome is unknown.
     ListEffects(Box<ListEffects>),
-    /// Say how far an audit chain goes.
+    /// Show the tip of an audit chain.
     ViewChain {
-        /// On which shard.
+        /// The shard of the chain.
         shard: ShardId,
-        /// Whose.
+        /// The namespace of the chain.
         namespace: Text,
     },
     /// Read records of an audit chain.
     ReadAudit(Box<ReadAudit>),
-    /// Messages come from another shard.
+    /// Store messages that another shard has sent.
     Arrive(Box<Arrive>),
-    /// What became of messages that were sent.
+    /// Record what happened to messages sent to another shard.
     Arrived(Box<Arrived>),
-    /// The storage is nearly full, or has room again: nothing new is stored meanwhile, so that what frees
-    /// room can still be written. Comes from whoever watches it, again after every recovery.
+    /// Record that the storage is nearly full, or that it has space again. While it is nearly full,
+    /// no new messages are stored, so that commands that free space can still be written. The
+    /// storage monitor sends this, and sends it again after every recovery.
     StorageLow(bool),
 }
 
-/// Make a topic.
+/// Create a topic.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CreateTopic {
     /// Its name.
     pub name: TopicName,
-    /// Its partitions, for ever.
+    /// The number of partitions. It never changes.
     pub partitions: u32,
-    /// What differs from the defaults.
+    /// The settings that differ from the defaults.
     pub settings: SettingsPatch,
 }
 
-/// Change settings of a topic. What it says holds for what is decided from then on.
+/// Change settings of a topic. The change applies to later decisions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PatchTopic {
-    /// Which.
+    /// The topic.
     pub name: TopicName,
-    /// What is set, and what goes back to its default.
+    /// The settings to set, and those to reset to their defaults.
     pub settings: SettingsChange,
 }
 
-/// Where a group or cursor begins.
+/// Where a group or cursor starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Start {
     /// The oldest message that is kept.
     Earliest,
-    /// What comes after now.
+    /// Messages stored from now on.
     Latest,
-    /// In every partition the first message stored at or after that time. Not for [`Join`].
+    /// In every partition, the first message stored at or after that time. Not valid in [`Join`].
     Time(Timestamp),
 }
 
-/// Lease nothing new to a group.
+/// Pause a group: no new leases are granted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pause {
-    /// Which.
+    /// The group.
     pub name: GroupName,
-    /// Who.
+    /// The person or program that pauses it.
     pub by: Text,
-    /// Why.
+    /// The reason.
     pub reason: Text,
-    /// Until when, if not for ever.
+    /// When the pause ends by itself. `None` means never.
     pub until: Option<Timestamp>,
 }
 
 /// Move cursors of a group.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Seek {
-    /// Which group.
+    /// The group.
     pub name: GroupName,
-    /// Where to.
+    /// The target.
     pub to: SeekTo,
-    /// Only say what would happen.
+    /// Report what would happen, and change nothing.
     pub dry_run: bool,
 }
 
 /// Repair a partition whose stored rows are damaged.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Repair {
-    /// Which topic.
+    /// The topic.
     pub topic: TopicName,
-    /// Which partition.
+    /// The partition.
     pub partition: u32,
-    /// Where the step begins: 0, then what the step before said.
+    /// Where the step starts: 0, then [`Repaired::next`] of the previous step.
     pub from: Offset,
-    /// Only say what would happen.
+    /// Report what would happen, and change nothing.
     pub dry_run: bool,
 }
 
-/// Where a seek goes.
+/// The target of a seek.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum SeekTo {
@@ -241,7 +242,7 @@ pub enum SeekTo {
     Offset { partition: u32, offset: Offset },
 }
 
-/// A consumer comes.
+/// Register a consumer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Join {
     /// Its number, new for each stream or poll.
@@ -256,9 +257,9 @@ pub struct Join {
     pub credit: u32,
     /// Unsettled bytes it may hold; one message always fits.
     pub credit_bytes: u64,
-    /// Where the group starts, should this make it.
+    /// Where the group starts if this command creates it.
     pub start: Start,
-    /// How it takes part.
+    /// How it is connected.
     pub peer: Peer,
 }
 
@@ -266,13 +267,15 @@ pub struct Join {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Claim {
-    /// By its token: fenced. What was said beside it must agree with it.
+    /// By its token, which is fenced. Other fields of the request must match the token.
     Token(LeaseToken, Option<Box<ExpectedDelivery>>),
-    /// By position and owner, as v1 did: the same owner on an older attempt is taken for the newer.
+    /// By position and owner, as in v1. Not fenced: a request meant for an older attempt of the
+    /// same owner applies to the newer one.
     Owner { name: GroupName, partition: u32, offset: Offset, owner: Text },
 }
 
-/// What a caller said beside a token: one that mixed up two deliveries is told so.
+/// Fields that a caller sent together with a token. A mismatch is rejected, because the caller has
+/// mixed up two deliveries.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct ExpectedDelivery {
@@ -283,80 +286,80 @@ pub struct ExpectedDelivery {
     pub owner: Option<Text>,
 }
 
-/// Not done.
+/// End a delivery without settling its message as done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Nack {
-    /// Which delivery.
+    /// The delivery.
     pub claim: Claim,
-    /// Why; becomes the last error.
+    /// The reason. It is stored as the last error.
     pub reason: Option<Text>,
-    /// When again, if not by policy.
+    /// The wait before the next attempt. Defaults to the backoff of the retry policy.
     pub delay_ms: Option<u64>,
-    /// What kind of "not done".
+    /// The kind of nack.
     pub kind: NackKind,
 }
 
-/// What kind of "not done".
+/// The kind of nack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NackKind {
-    /// It failed.
+    /// The attempt failed.
     Failed,
-    /// It failed for good.
+    /// The message failed permanently and is dead-lettered.
     Final,
-    /// Nothing failed: somebody else should take it.
+    /// Nothing failed. Another consumer should receive the message.
     Release,
 }
 
-/// More time.
+/// Extend the lease of a delivery.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Extend {
-    /// Which delivery.
+    /// The delivery.
     pub claim: Claim,
-    /// From now; as granted if absent.
+    /// The new lease, from now. Defaults to the lease as granted.
     pub lease_ms: Option<u64>,
 }
 
-/// More time for an effect.
+/// Extend the lease of an effect.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ExtendEffect {
-    /// The right to it.
+    /// The token of the execution.
     pub token: EffectToken,
-    /// From now; as granted if absent.
+    /// The new lease, from now. Defaults to the lease as granted.
     pub lease_ms: Option<u64>,
 }
 
-/// Bring dead letters back.
+/// Redrive a dead letter.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Redrive {
-    /// The topic they died in.
+    /// The topic it failed in.
     pub topic: TopicName,
     /// The dead letter.
     pub id: MessageId,
-    /// Also where its effects may be forgotten, so that they would be executed again.
+    /// Redrive it even if outcomes of its effects may have expired, so that they could run again.
     pub force: bool,
-    /// Who.
+    /// The person or program that redrives it.
     pub by: Text,
-    /// Why.
+    /// The reason.
     pub reason: Text,
 }
 
-/// What a shard answers when it does what was asked.
+/// The reply to an accepted command.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Reply {
-    /// Nothing to add.
+    /// Success without data.
     Done,
-    /// A topic was made.
+    /// A topic was created.
     TopicCreated { topic: TopicId, partitions: u32 },
-    /// It was there before, alike.
+    /// The topic existed before, with the same partitions and settings.
     TopicExists { topic: TopicId, partitions: u32 },
-    /// A topic is gone, with so much in it.
+    /// A topic was deleted, with these numbers of messages and dead letters.
     TopicDeleted { messages: u64, dead_letters: u64 },
-    /// A group was made.
+    /// A group was created.
     GroupCreated { group: GroupId },
-    /// It was there before.
+    /// The group existed before.
     GroupExists { group: GroupId },
-    /// A group is gone.
+    /// A group was deleted.
     GroupDeleted { backlog: u64, open: u64 },
     /// Cursors were moved, or would be.
     Sought(Sought),
@@ -364,15 +367,15 @@ pub enum Reply {
     Repaired(Repaired),
     /// A message is stored.
     Produced(Receipt),
-    /// The consumer takes part, under this number where its group is served.
+    /// The consumer is registered, under this number on the node that serves its group.
     Joined {
         group: GroupId,
         #[serde(default)]
         consumer: ConsumerId,
     },
-    /// The lease ends then.
+    /// The lease was extended to this time.
     Extended { until: Timestamp },
-    /// The dead letter lives again as `new`; `already`: since an earlier redrive.
+    /// The dead letter was stored again as `new`. `already`: an earlier redrive did it.
     Redriven { new: MessageId, already: bool },
     /// A topic.
     Topic(Box<TopicView>),
@@ -386,37 +389,37 @@ pub enum Reply {
     Peeked(Box<Peeked>),
     /// Dead letters of a topic.
     DeadLetters(Box<DeadLetters>),
-    /// Why it is where it is.
+    /// An explanation.
     Explained(Box<Explained>),
-    /// So many dead letters are gone.
+    /// The number of dead letters that were deleted, or would be.
     Purged { purged: u64 },
-    /// Whether the effect is to be executed.
+    /// Whether the caller should execute the effect.
     Began(Box<Began>),
-    /// The effect ended so; `repeated`: it had been said before.
+    /// The effect is finished. `repeated`: the same finish was accepted before.
     Finished { effect: Box<EffectView>, repeated: bool },
-    /// Everything of a commit is done; `repeated`: it had been before.
+    /// The commit was applied. `repeated`: the same commit was accepted before.
     Committed { produced: Vec<CommitReceipt>, repeated: bool },
     /// An effect.
     Effect(Box<EffectView>),
-    /// A taken idempotency key.
+    /// An idempotency key that is in use.
     TakenKey(Box<Produced>),
-    /// Effects whose outcome is not known.
+    /// Effects whose outcome is unknown.
     Effects(Box<Effects>),
     /// A pointer.
     Pointer(Box<Pointer>),
     /// Pointers by their partition keys.
     Pointers(Box<Pointers>),
-    /// So far an audit chain goes.
+    /// The tip of an audit chain.
     Chain(Tip),
     /// Records of an audit chain.
     Audit(Box<AuditSlice>),
-    /// So far messages of another shard have arrived.
+    /// What happened to messages that another shard has sent.
     Arrived(Arrived),
-    /// Another shard answers, if it is asked this.
+    /// Another shard decides. Send it this command.
     Elsewhere(Box<Command>),
-    /// So much would go with a topic.
+    /// What deleting a topic would delete.
     WouldDeleteTopic { messages: u64, open: u64, groups: u64, dead_letters: u64 },
-    /// So much would go with a group.
+    /// What deleting a group would delete.
     WouldDeleteGroup { backlog: u64, open: u64 },
 }
 
@@ -425,9 +428,9 @@ pub enum Reply {
 pub struct Repaired {
     /// Offsets whose messages are lost, as ranges.
     pub lost: Vec<(Offset, Offset)>,
-    /// Offsets that a group is given again, as ranges.
+    /// Offsets that are delivered to a group again, as ranges.
     pub reopened: Vec<(Text, Offset, Offset)>,
-    /// Where the next step begins; None: the partition is repaired.
+    /// Where the next step starts. `None` means that the partition is repaired.
     pub next: Option<Offset>,
 }
 
@@ -440,6 +443,6 @@ pub struct Sought {
     pub redelivers: u64,
     /// Messages that will not be delivered.
     pub skips: u64,
-    /// Open messages the group no longer knows.
+    /// Open messages that the group no longer tracks.
     pub dropped_open: u64,
 }

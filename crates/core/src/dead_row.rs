@@ -11,23 +11,23 @@ use crate::time::Timestamp;
 pub struct DeadRow {
     /// The `dlq.` topic.
     pub topic: TopicId,
-    /// Its number: grows.
+    /// Its number in the topic. Later dead letters have higher numbers.
     pub seq: u64,
-    /// Where the dead letter is.
+    /// The lane of the dead letter.
     pub lane: Lane,
-    /// Where the dead letter is.
+    /// The offset of the dead letter.
     pub offset: Offset,
-    /// The lane's byte total there.
+    /// The lane's byte total at that offset.
     pub bytes: u64,
-    /// Key and value.
+    /// Bytes of key and value.
     pub size: u64,
-    /// Restore generation when it died: part of its id.
+    /// The restore generation when it was dead-lettered. Part of its id.
     pub restore: u32,
-    /// The group it died in.
+    /// The group it failed in.
     pub group: Text,
-    /// Why.
+    /// Why it was dead-lettered.
     pub reason: DeathReason,
-    /// When.
+    /// When it was dead-lettered.
     pub at: Timestamp,
     /// Tenant.
     pub tenant: Text,
@@ -37,20 +37,20 @@ pub struct DeadRow {
     pub key: Option<Text>,
     /// First 64 bytes of its last error.
     pub error: Text,
-    /// Set once it was brought back.
+    /// Set once it was redriven.
     pub redriven: Option<Redriven>,
-    /// When the first of the effects that were begun under it is forgotten. Not known: by its topic's time.
+    /// When the first outcome of its effects expires. `None`: by the topic's `effect_ttl_ms`.
     pub effects_until: Option<Timestamp>,
 }
 
-/// Who brought a dead letter back.
+/// The redrive of a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redriven {
-    /// Who.
+    /// The person or program that redrove it.
     pub by: Text,
-    /// Why.
+    /// The reason.
     pub reason: Text,
-    /// When.
+    /// When it was redriven.
     pub at: Timestamp,
     /// The new message.
     pub new: MessageId,

@@ -1,10 +1,10 @@
-//! Effects: side effects under the ledger, as they are stored and as they are shown.
+//! Effects: side effects recorded in the ledger, as stored and as shown.
 //!
-//! 1. An effect is named by (namespace, tenant, scope, key). Under a delivery the topic is part of its
-//!    name by its life and the group by its name: a topic made again starts clean, a group made again
-//!    must not charge again.
-//! 2. What is stored never says more than is known: that a lease has run out, and what the policy makes
-//!    of doubt, follows from the row and the time ([`crate::command::EffectView`] says it).
+//! 1. An effect is named by (namespace, tenant, scope, key). The name of a delivery's effect also
+//!    contains the topic's id and the group's name. A topic that is created again starts without
+//!    effects. A group that is created again keeps them, because it must not charge again.
+//! 2. A row stores only known facts. Whether a lease has expired, and what the policy does about
+//!    doubt, follows from the row and the time: see [`crate::command::EffectView`].
 
 use serde::{Deserialize, Serialize};
 
@@ -16,50 +16,50 @@ use crate::time::Timestamp;
 /// Where a key is unique.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
-    /// `op/<name>`: free.
+    /// `op/<name>`: effects without a delivery.
     Op(Text),
-    /// `effect/<topic>/<group>`: effects under deliveries.
+    /// `effect/<topic>/<group>`: effects of deliveries.
     Delivery(GroupName),
-    /// `produce/<topic>`: taken idempotency keys, to look at.
+    /// `produce/<topic>`: idempotency keys in use, read-only.
     Produce(TopicName),
 }
 
-/// The name of an effect, in clear.
+/// The name of an effect, not hashed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EffectName {
     /// Isolation boundary.
     pub namespace: Text,
     /// Our user's customer.
     pub tenant: Text,
-    /// Of effects under deliveries: the life of the topic.
+    /// The id of the topic, for effects of deliveries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<TopicId>,
-    /// As [`Scope::parse`] takes it.
+    /// In the form that [`Scope::parse`] accepts.
     pub scope: Text,
-    /// The name within all that.
+    /// The effect's name in that scope.
     pub key: Text,
 }
 
-/// What is stored about how far an effect is.
+/// The state of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum EffectState {
-    /// Held by the latest fence.
+    /// The holder of the latest fence executes it.
     InProgress,
-    /// Nobody knows.
+    /// The outcome is unknown.
     InDoubt,
-    /// Nobody knows, and a person has to say.
+    /// The outcome is unknown and must be resolved by a person.
     Parked,
-    /// Done.
+    /// It happened.
     Succeeded,
-    /// Not done, for good.
+    /// It did not happen, and must not be retried.
     FailedFinal,
-    /// Not done, and may be tried again.
+    /// It did not happen, and may be retried.
     FailedRetryable,
 }
 
 impl EffectState {
-    /// The word for it on the wire.
+    /// Returns its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             EffectState::InProgress => "IN_PROGRESS",
@@ -87,20 +87,20 @@ impl EffectState {
     }
 }
 
-/// Why nobody knows.
+/// Why an outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DoubtCause {
-    /// Its holder did not come back in time.
+    /// The holder's lease expired.
     LeaseExpired,
-    /// Its holder said so.
+    /// The holder reported that it does not know the outcome.
     Reported,
-    /// Its delivery was given up before it was finished.
+    /// Its delivery ended before the effect was finished.
     Abandoned,
 }
 
 impl DoubtCause {
-    /// The word for it on the wire.
+    /// Returns its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             DoubtCause::LeaseExpired => "lease_expired",
@@ -110,7 +110,8 @@ impl DoubtCause {
     }
 }
 
-/// Whose outcome is not known. Kept while the next holder is at work, and with the outcome of that one.
+/// An execution whose outcome is unknown. Kept while the next holder executes the effect, and
+/// stored with that holder's outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct Doubt {
@@ -121,18 +122,18 @@ pub struct Doubt {
     pub cause: DoubtCause,
 }
 
-/// What a result is made of.
+/// The result of an effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectResult {
-    /// JSON, as it was written.
+    /// JSON text, unchanged.
     Json(Text),
     /// Bytes, as base64.
     Base64(Text),
 }
 
 impl EffectResult {
-    /// Bytes that count against the limit.
+    /// Returns the bytes that count against the limit.
     pub(crate) fn size(&self) -> usize {
         match self {
             EffectResult::Json(text) => text.len(),
@@ -144,35 +145,35 @@ impl EffectResult {
 /// How an effect ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The caller's number.
+    /// A code that the caller chooses.
     pub code: i32,
-    /// What is replayed.
+    /// The result that is replayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<EffectResult>,
-    /// What went wrong.
+    /// The error text.
     pub error: Text,
 }
 
 impl Outcome {
-    /// Bytes of what is replayed.
+    /// Returns the bytes of the result.
     pub(crate) fn size(&self) -> usize {
         self.result.as_ref().map_or(0, EffectResult::size)
     }
 }
 
-/// What a person says of a doubtful effect.
+/// How a person resolves an effect in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResolvedAs {
     /// It happened.
     Succeeded,
-    /// It did not happen, and is not to.
+    /// It did not happen, and must not be retried.
     Failed,
-    /// It did not happen, and may be tried again.
+    /// It did not happen, and may be retried.
     Retry,
 }
 
-/// Who said so, and why.
+/// The resolution of an effect by a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct Resolution {
@@ -186,14 +187,14 @@ pub struct Resolution {
 /// The delivery an effect was last begun under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveryRef {
-    /// The lease, by numbers.
+    /// The lease.
     pub hold: LeaseId,
     /// The message.
     pub message: MessageId,
 }
 
 impl DeliveryRef {
-    /// Whether both are deliveries of one message to one life of a cursor.
+    /// Whether both are deliveries of the same message in the same generation of a cursor.
     pub(crate) fn is_of_same_entry(&self, hold: &LeaseId) -> bool {
         let LeaseId { group, lane, generation, offset, attempt: _ } = self.hold;
         (group, lane, generation, offset) == (hold.group, hold.lane, hold.generation, hold.offset)
@@ -205,59 +206,60 @@ impl DeliveryRef {
 pub struct EffectRow {
     /// Its name.
     pub name: EffectName,
-    /// What is stored; [`EffectState::Parked`] never is.
+    /// The stored state, which is never [`EffectState::Parked`].
     pub state: EffectState,
-    /// Grows with each right to execute it.
+    /// The latest fence. It grows with each right to execute the effect.
     pub fence: u64,
-    /// When this life of the name began: a key used again after its time is another effect.
+    /// When the effect was created. A key that is reused after it expired is another effect.
     pub born: Timestamp,
     /// When the latest fence was granted.
     pub began_at: Timestamp,
-    /// The last change.
+    /// When it last changed.
     pub updated_at: Timestamp,
-    /// When the row is over; never while no outcome is known or its message is open.
+    /// When the row expires. It never expires while the outcome is unknown or its message is open.
     #[serde(skip)]
     pub expires: Timestamp,
     /// How long an outcome is kept.
     pub ttl_ms: u64,
-    /// Fingerprint of what was asked for; `None` is a value too.
+    /// Fingerprint of the request. `None` is compared like a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Text>,
-    /// What the holder said to be known by.
+    /// Identifies the holder when it repeats its begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<Text>,
-    /// What becomes of doubt.
+    /// The policy for an unknown outcome.
     pub on_doubt: OnDoubt,
-    /// The lease as granted; 0 under a delivery.
+    /// The lease as granted. 0 for an effect of a delivery.
     pub lease_ms: u64,
-    /// The end of the holder's lease; of no use under a delivery.
+    /// The end of the holder's lease. Not used for an effect of a delivery.
     pub until: Timestamp,
     /// The delivery it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<DeliveryRef>,
-    /// Open messages it was begun under: its time does not begin before they are over.
+    /// Open messages it was begun under. `ttl_ms` starts when all of them are settled.
     #[serde(default, skip_serializing_if = "is_none")]
     pub holders: u32,
-    /// The same by cursor, so that a cursor that ends takes its share along. Rows of releases up to 0.1 lack it.
+    /// `holders` by cursor, so that the share of a deleted cursor can be subtracted. Rows of
+    /// releases up to 0.1 lack it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<HeldBy>,
-    /// Who holds it, or held it last.
+    /// The current or last holder.
     pub owner: Text,
     /// How long the provider remembers the downstream key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_ms: Option<u64>,
-    /// When the downstream key was first given out.
+    /// When the downstream key was first issued.
     pub key_since: Timestamp,
     /// How often the downstream key was renewed.
     pub renewed: u32,
-    /// The next execution gets another downstream key.
+    /// Whether the next execution gets another downstream key.
     pub renew: bool,
-    /// How it ended; empty until it has.
+    /// The outcome. Empty until the effect is finished.
     pub outcome: Outcome,
-    /// Whose outcome is not known.
+    /// The execution whose outcome is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubt: Option<Doubt>,
-    /// Who ended the doubt.
+    /// Set if a person resolved the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Resolution>,
 }
@@ -276,7 +278,7 @@ fn is_none(holders: &u32) -> bool {
 }
 
 impl EffectRow {
-    /// Until when the provider remembers the downstream key.
+    /// Returns the time until which the provider remembers the downstream key.
     pub fn downstream_until(&self) -> Option<Timestamp> {
         self.window_ms.map(|window_ms| self.key_since.after(window_ms))
     }

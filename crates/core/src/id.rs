@@ -1,7 +1,7 @@
-//! Numbers that name things, and the text form of a message id.
+//! Numeric ids, and the text form of a message id.
 //!
-//! Topics, groups, generations and owners take their numbers from one counter of the shard that
-//! never goes back, so a number never names two things, not even of different kinds.
+//! Topics, groups, generations and owners get their numbers from one counter per shard that never
+//! decreases, so a number is never used twice, not even for different kinds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 /// A short immutable text: a name, a key, an error.
 pub type Text = Arc<str>;
 
-/// The empty text, without making one.
+/// Returns the empty text without an allocation.
 pub(crate) fn no_text() -> Text {
     static EMPTY: LazyLock<Text> = LazyLock::new(Text::default);
     EMPTY.clone()
 }
 
-/// Keeps the first `bytes_max` bytes, to a whole character.
+/// Truncates a text to at most `bytes_max` bytes, at a character boundary.
 pub(crate) fn cut(text: &Text, bytes_max: usize) -> Text {
     if text.len() <= bytes_max {
         return text.clone();
@@ -31,7 +31,7 @@ pub(crate) fn cut(text: &Text, bytes_max: usize) -> Text {
 /// A dense position in a lane, from 0.
 pub type Offset = u64;
 
-/// The greatest number a row may hold: what SQL calls a `bigint`.
+/// The greatest number that a row can hold: the maximum of an SQL `bigint`.
 pub const NUMBER_MAX: u64 = i64::MAX as u64;
 
 macro_rules! number {
@@ -56,27 +56,27 @@ number!(
     ShardId(u32)
 );
 number!(
-    /// One life of a topic.
+    /// A topic. If it is deleted and created again, it gets another id.
     TopicId(u64)
 );
 number!(
-    /// One life of a group.
+    /// A group. If it is deleted and created again, it gets another id.
     GroupId(u64)
 );
 number!(
-    /// One life of a cursor: grows when a group is created again or moved.
+    /// The generation of a cursor. It grows when a group is created again or moved by a seek.
     Generation(u64)
 );
 number!(
-    /// A consumer's name for itself, as a number.
+    /// The number of an owner name.
     OwnerId(u64)
 );
 number!(
-    /// One stream or poll. Given by the shell, never stored.
+    /// One stream or poll. Assigned by the shell, never stored.
     ConsumerId(u64)
 );
 number!(
-    /// The number of a commit of a shard, from 1 without gap.
+    /// The number of a commit of a shard, from 1 without gaps.
     BatchNo(u64)
 );
 number!(
@@ -84,12 +84,12 @@ number!(
     Epoch(u64)
 );
 number!(
-    /// One life of a process that serves shards: drawn at random when it starts, at most
+    /// One run of a process that serves shards. Drawn at random when the process starts, at most
     /// [`NUMBER_MAX`].
     NodeId(u64)
 );
 number!(
-    /// A partition in the low 10 bits; the rest is 0 and is where sub-lanes will go.
+    /// A partition in the low 10 bits. The other bits are 0 and reserved for sub-lanes.
     Lane(u32)
 );
 
@@ -114,31 +114,31 @@ impl Lane {
 }
 
 impl BatchNo {
-    /// The one that follows.
+    /// Returns the next number.
     #[must_use]
     pub fn next(self) -> BatchNo {
         BatchNo(self.0 + 1)
     }
 }
 
-/// Names a message for ever and says where it is.
+/// Identifies a message permanently, by its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MessageId {
-    /// Grows when the storage is restored from a backup, so that ids given out after the backup was
-    /// taken are not given out again.
+    /// The restore generation. It grows when the storage is restored from a backup, so that ids
+    /// issued since that backup are not issued again.
     pub restore: u32,
     /// Its shard.
     pub shard: ShardId,
-    /// Its topic's life.
+    /// Its topic.
     pub topic: TopicId,
     /// Its lane.
     pub lane: Lane,
-    /// Its place there.
+    /// Its offset in the lane.
     pub offset: Offset,
 }
 
 impl MessageId {
-    /// The id of a message that was stored under that restore generation.
+    /// Returns the id of the message at this position that was stored in that restore generation.
     pub(crate) fn under(self, restore: u32) -> MessageId {
         MessageId { restore, ..self }
     }
@@ -146,7 +146,7 @@ impl MessageId {
 
 /// The text is not a message id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a message id: it begins with m_ and has up to 64 characters")]
+#[error("not a message id; message ids start with m_ and have at most 64 characters")]
 pub struct NotAMessageId;
 
 impl From<DecodeError> for NotAMessageId {
@@ -176,18 +176,18 @@ impl FromStr for MessageId {
     }
 }
 
-/// One attempt, by numbers: how the shell and the shard itself name a lease.
+/// A lease by its numbers, without a token. The shell and the shard refer to leases this way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LeaseId {
     /// The group.
     pub group: GroupId,
     /// The lane.
     pub lane: Lane,
-    /// The cursor's life.
+    /// The generation of the cursor.
     pub generation: Generation,
-    /// The message.
+    /// The offset of the message.
     pub offset: Offset,
-    /// The fence.
+    /// The attempt, which is the fence.
     pub attempt: u32,
 }
 

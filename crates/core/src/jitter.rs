@@ -1,13 +1,13 @@
-//! Waits that differ, so that what failed together does not come back together.
+//! Jittered waits, so that messages or claims that failed together are not retried together.
 
-/// Full jitter, but at least a tenth of the longest wait, so that it is never zero. The same inputs give
-/// the same wait.
+/// Returns a wait with full jitter, but at least a tenth of the longest wait, so that it is never
+/// zero. The same inputs give the same wait.
 pub(crate) fn jitter_ms(longest_ms: u64, seed: u64) -> u64 {
     let least = longest_ms / 10;
     least + scatter(seed) % (longest_ms - least + 1)
 }
 
-/// A number that looks random and is not (splitmix64).
+/// Returns a deterministic pseudo-random number (splitmix64).
 fn scatter(seed: u64) -> u64 {
     let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

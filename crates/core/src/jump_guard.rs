@@ -1,13 +1,15 @@
-//! Which times of the authority a process believes.
+//! Which samples of the authority clock a process believes.
 //!
 //! A process has one guard. Every sample of the authority passes it before the [`Clock`](crate::Clock) of a shard
 //! sees it.
 //!
-//! 1. A forward jump of more than [`JUMP_MS_MAX`] that the boot clock did not see is held back: time goes on at the
-//!    speed of the boot clock.
+//! 1. A forward jump of more than [`JUMP_MS_MAX`] that the boot clock did not see is held back.
+//!    Time then advances at the speed of the boot clock.
 //! 2. It is held back until it is confirmed, or until the authority is back within the limit.
-//! 3. A backward jump passes. The clock of each shard carries time on until the authority has caught up.
-//! 4. A process that starts compares with what an earlier one stored. Without a comparison it believes the authority.
+//! 3. A backward jump passes. The clock of each shard keeps time running until the authority has
+//!    caught up.
+//! 4. A process that starts compares the first sample with the records of an earlier process.
+//!    Without such records it believes the authority.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,10 +48,10 @@ pub struct BootRecord {
     pub now: Timestamp,
 }
 
-/// What is stored about the clock, each part under a name of its own.
+/// The stored records about the clock. Each has its own name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoredClock {
-    /// Of the process that stored it last.
+    /// The record of the process that stored it last.
     pub boot: Option<BootRecord>,
     /// The jump that is held back.
     pub held: Option<HeldJump>,
@@ -57,22 +59,22 @@ pub struct StoredClock {
     pub confirmed: Option<Timestamp>,
 }
 
-/// One part of what is stored.
+/// One stored record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClockRecord {
-    /// When a process starts, and when its time and the boot clock have drifted apart.
+    /// Stored when a process starts, and when its time and the boot clock have drifted apart.
     Boot(BootRecord),
-    /// When a jump is first seen, and when it is over.
+    /// Stored when a jump is first seen, and when it has ended.
     Held(Option<HeldJump>),
-    /// When a jump is confirmed.
+    /// Stored when a jump is confirmed.
     Confirmed(Timestamp),
 }
 
 impl ClockRecord {
-    /// The names of all parts.
+    /// The names of all records.
     pub const NAMES: [&'static str; 3] = ["clock_boot", "clock_held", "clock_confirmed"];
 
-    /// The name that it is stored under.
+    /// Returns the name that it is stored under.
     pub fn name(&self) -> &'static str {
         match self {
             ClockRecord::Boot(_) => Self::NAMES[0],
@@ -81,7 +83,7 @@ impl ClockRecord {
         }
     }
 
-    /// As it is stored.
+    /// Returns the text that is stored.
     pub fn text(&self) -> String {
         let text = match self {
             ClockRecord::Boot(record) => serde_json::to_string(record),
@@ -93,7 +95,8 @@ impl ClockRecord {
 }
 
 impl StoredClock {
-    /// Adds the part that is stored under `name`. A text that cannot be read counts as absent: the guard works without.
+    /// Adds the record that is stored under `name`. An invalid text counts as absent, because the
+    /// guard works without it.
     pub fn read(&mut self, name: &str, text: &str) {
         match name {
             "clock_boot" => self.boot = serde_json::from_str(text).ok(),
@@ -103,7 +106,7 @@ impl StoredClock {
         }
     }
 
-    /// Adds what was stored.
+    /// Adds a record that was stored.
     pub fn put(&mut self, record: ClockRecord) {
         match record {
             ClockRecord::Boot(record) => self.boot = Some(record),
@@ -113,7 +116,7 @@ impl StoredClock {
     }
 }
 
-/// What a process could compare the first sample with.
+/// What the first sample of a process is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockOrigin {
     /// Nothing was ever stored.
@@ -122,7 +125,7 @@ pub enum ClockOrigin {
     SameBoot,
     /// A jump that another process holds back.
     Held,
-    /// What is stored is of another boot: the first sample is believed.
+    /// Nothing, because the stored records are of another boot. The first sample is believed.
     Unchecked,
 }
 
@@ -142,7 +145,7 @@ pub struct JumpGuard {
 }
 
 impl JumpGuard {
-    /// A guard of a process that starts at `boot_ms`.
+    /// Creates the guard of a process that starts at `boot_ms`.
     pub fn new(boot_id: &str, boot_ms: u64, stored: &StoredClock) -> JumpGuard {
         let mut guard = JumpGuard {
             boot_id: boot_id.to_owned(),
@@ -154,7 +157,7 @@ impl JumpGuard {
             held: None,
         };
         let boot = stored.boot.as_ref();
-        // A boot clock that went back is another one, whatever the boot id is.
+        // A boot clock that went back belongs to another boot, whatever the boot id is.
         let same = boot.filter(|boot| {
             !boot_id.is_empty() && boot.boot_id == boot_id && boot.boot_ms <= boot_ms
         });
@@ -174,13 +177,13 @@ impl JumpGuard {
         guard
     }
 
-    /// What the first sample is compared with.
+    /// Returns what the first sample is compared with.
     pub fn origin(&self) -> ClockOrigin {
         self.origin
     }
 
-    /// The authority read `authority` at `boot_ms`. Returns the time to use instead, which is the same unless a jump
-    /// is held back.
+    /// Records that the authority read `authority` at `boot_ms`. Returns the time to use instead,
+    /// which is the same unless a jump is held back.
     pub fn sample(&mut self, authority: Timestamp, boot_ms: u64) -> Timestamp {
         (self.authority, self.sampled_ms) = (authority, boot_ms);
         let expected = match self.expected(boot_ms) {
@@ -199,31 +202,32 @@ impl JumpGuard {
         authority
     }
 
-    /// A shard whose last batch has the time `stored` was loaded. If the authority is behind it, the authority may come
-    /// back to it without being a jump.
+    /// Records that a shard was loaded whose last batch has the time `stored`. If the authority is
+    /// behind that time, its return to it is not a jump.
     pub fn floor(&mut self, stored: Timestamp, boot_ms: u64) {
         if let Some(expected) = self.expected(boot_ms).filter(|_| stored > self.authority) {
             self.anchor(expected.max(stored), boot_ms);
         }
     }
 
-    /// The jump that is held back.
+    /// Returns the jump that is held back.
     pub fn held(&self) -> Option<HeldJump> {
         self.held.filter(|_| self.believed.is_some())
     }
 
-    /// How far the authority is behind the believed time.
+    /// Returns how far the authority is behind the believed time.
     pub fn behind_ms(&self, boot_ms: u64) -> u64 {
         let authority = self.authority.after(boot_ms.saturating_sub(self.sampled_ms));
         self.expected(boot_ms).map_or(0, |expected| expected.since(authority))
     }
 
-    /// The time of the authority to confirm, if a jump is held back.
+    /// Returns the time of the authority to confirm, if a jump is held back.
     pub fn to_confirm(&self) -> Option<ClockRecord> {
         self.held().map(|_| ClockRecord::Confirmed(self.authority))
     }
 
-    /// Times of the authority up to `at` were confirmed: what is not far above them is no jump.
+    /// Records that times of the authority up to `at` were confirmed. A time within the limit above
+    /// `at` is not a jump.
     pub fn confirmed(&mut self, at: Timestamp, boot_ms: u64) {
         let Some(expected) = self.expected(boot_ms) else { return };
         self.anchor(expected.max(at), boot_ms);
@@ -232,7 +236,7 @@ impl JumpGuard {
         }
     }
 
-    /// What should be stored next, given what is.
+    /// Returns the record to store next, given the stored ones.
     pub fn to_store(&self, stored: &StoredClock, boot_ms: u64) -> Option<ClockRecord> {
         let now = self.expected(boot_ms)?;
         let is_held_as_stored = match (self.held, stored.held) {
@@ -253,17 +257,19 @@ impl JumpGuard {
         (!is_known).then(|| ClockRecord::Boot(record()))
     }
 
-    /// The believed time at `boot_ms`, after the first sample.
+    /// Returns the believed time at `boot_ms`, after the first sample.
     pub fn expected(&self, boot_ms: u64) -> Option<Timestamp> {
         Some(self.believed?.after(boot_ms.saturating_sub(self.anchor_ms)))
     }
 
-    /// There is nothing to compare the first sample with but a jump that another process holds back. Its authority ran
-    /// on since, unless it was set right: then it is before the jump again.
+    /// Returns the time to compare the first sample with, if only a jump that another process holds
+    /// back is known. The authority has advanced since then. If its clock was corrected, it is
+    /// before the jump again.
     fn first(&mut self, authority: Timestamp) -> Timestamp {
         let Some(held) = self.held else { return authority };
         let before = Timestamp(authority.0.saturating_sub(held.ahead_ms));
-        // The clock may also have gone back a little while it was ahead. Half of the jump tells the two apart.
+        // The clock may also have gone back a little while it was ahead. Half of the jump separates
+        // the two cases.
         if before.after(held.ahead_ms / 2) >= held.since { before } else { authority }
     }
 
@@ -384,13 +390,13 @@ mod tests {
         one.confirmed(at, 20);
         assert_eq!((one.held(), one.to_confirm()), (None, None));
         assert_eq!(one.sample(Timestamp(NOW + DAY + 20), 30), Timestamp(NOW + DAY + 20));
-        // One that sees the jump after it was confirmed.
+        // A process that sees the jump after it was confirmed.
         let mut other = JumpGuard::new("boot-b", 7_000, &StoredClock::default());
         other.sample(Timestamp(NOW), 7_000);
         assert_eq!(other.sample(Timestamp(NOW + DAY + 10), 7_020), Timestamp(NOW + 20));
         other.confirmed(at, 7_030);
         assert_eq!(other.sample(Timestamp(NOW + DAY + 20), 7_030), Timestamp(NOW + DAY + 20));
-        // What was confirmed says nothing about the next jump.
+        // The confirmation does not apply to the next jump.
         assert_eq!(other.sample(Timestamp(NOW + 2 * DAY), 7_040), Timestamp(NOW + DAY + 30));
     }
 
@@ -436,11 +442,11 @@ mod tests {
         assert_eq!(other.held(), None);
         assert_eq!(other.sample(Timestamp(NOW + DAY + HOUR), 100), Timestamp(NOW + HOUR));
         assert!(other.held().is_some());
-        // Set right while no process ran.
+        // The clock was corrected while no process ran.
         let mut right = JumpGuard::new("boot-b", 100, &stored);
         assert_eq!(right.sample(Timestamp(NOW + HOUR), 100), Timestamp(NOW + HOUR));
         assert_eq!(right.to_store(&stored, 100), Some(ClockRecord::Held(None)));
-        // Confirmed since.
+        // The jump was confirmed since then.
         stored.put(ClockRecord::Confirmed(Timestamp(NOW + DAY)));
         assert_eq!(JumpGuard::new("boot-b", 100, &stored).origin(), ClockOrigin::Unchecked);
     }

@@ -1,7 +1,8 @@
-//! The meaning of the queue: a deterministic state machine without IO, clock, randomness or threads.
+//! Queue semantics: a deterministic state machine without I/O, clock, randomness or threads.
 //!
-//! A [`Pipeline`] is told what happened and says what to do; inside it a [`Shard`] decides commands.
-//! Whoever performs what it says (a server, a simulator, a test) adds nothing to the meaning.
+//! A [`Pipeline`] receives inputs and returns the outputs to perform. Inside it a [`Shard`] decides
+//! commands. The program that performs the outputs (a server, a simulator, a test) adds nothing to
+//! the semantics.
 
 pub mod audit;
 mod call_error;
@@ -34,7 +35,7 @@ mod token;
 mod validate;
 pub mod view;
 
-pub use call_error::{CallError, HELD_MS};
+pub use call_error::{CallError, MAX_MOVE_WAIT_MS};
 pub use clock::Clock;
 pub use command::{Command, Rejection, Reply};
 pub use id::{

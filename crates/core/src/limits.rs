@@ -1,12 +1,12 @@
-//! Everything that is bounded, with its number and its reason.
+//! All limits, with their values and reasons.
 
 use crate::time::Timestamp;
 
-/// Partitions of a topic: what a lane has bits for.
+/// Partitions of a topic. A lane has 10 bits for them.
 pub const PARTITIONS_MAX: u32 = 1024;
-/// Bytes of a topic's name; `dlq.` must fit before it.
+/// Bytes of a topic's name. The name of its dead-letter topic has the prefix `dlq.`.
 pub const TOPIC_BYTES_MAX: usize = 250;
-/// Bytes of the name of a topic of dead letters.
+/// Bytes of the name of a dead-letter topic.
 pub const DLQ_TOPIC_BYTES_MAX: usize = TOPIC_BYTES_MAX + 4;
 /// Bytes of a group's name.
 pub const GROUP_BYTES_MAX: usize = 128;
@@ -22,28 +22,28 @@ pub const KEY_BYTES_MAX: usize = 1024;
 pub const ENVELOPE_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of one text of an envelope.
 pub const ENVELOPE_TEXT_BYTES_MAX: usize = 1024;
-/// Bytes of a reason; what is longer is cut at a character.
+/// Bytes of a reason. A longer reason is truncated at a character boundary.
 pub const REASON_BYTES_MAX: usize = 1024;
 /// Bytes of a value, unless configured up to [`VALUE_BYTES_CAP`].
 pub const VALUE_BYTES_DEFAULT: usize = 1024 * 1024;
-/// The most a value may be configured to have.
+/// The highest limit for values that can be configured.
 pub const VALUE_BYTES_CAP: usize = 16 * 1024 * 1024;
 
 /// Bytes of the result of an effect.
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
 /// Characters of a caller's own hash of a request.
 pub const REQUEST_HASH_CHARS_MAX: usize = 128;
-/// Characters of what the caller of a begin is known by.
+/// Characters of the nonce of a begin.
 pub const NONCE_CHARS_MAX: usize = 64;
 /// Effects begun under one message in one group.
 pub const EFFECTS_MAX: u8 = 32;
-/// Effects that one step of a sweep looks at. More than one message has.
+/// Effects that one step of a sweep reads. One message has fewer.
 pub const HELD_ROWS_MAX: usize = 256;
-/// Open messages that are looked at to find which of them hold an effect that does not say so.
+/// Open messages that are read to find the holders of an effect whose row does not list them.
 pub const HOLDERS_READ_MAX: usize = 1_024;
 /// Messages of one commit.
 pub const PRODUCES_MAX: usize = 100;
-/// Rows of the history of a block that an explanation looks at.
+/// Rows of the history of a block that one explain command reads.
 pub const HISTORY_ROWS_MAX: usize = 16_384;
 /// Bytes of an error in a history.
 pub const HISTORY_ERROR_BYTES_MAX: usize = 256;
@@ -51,26 +51,26 @@ pub const HISTORY_ERROR_BYTES_MAX: usize = 256;
 pub const POINTERS_MAX: usize = 100;
 /// Bytes of each part of a pointer's name, and of its checksum.
 pub const POINTER_TEXT_BYTES_MAX: usize = 255;
-/// Bytes of what it points to.
+/// Bytes of a pointer's location.
 pub const POINTER_LOCATION_BYTES_MAX: usize = 2048;
-/// Pointers that one look takes.
+/// Pointers that one list command reads.
 pub const POINTER_ROWS_MAX: usize = 1_000;
-/// Messages to another shard that one window takes.
+/// Messages to another shard in one window.
 pub const OUTBOX_ROWS_MAX: usize = 256;
-/// Bytes of them.
+/// Bytes of the messages in one window.
 pub const OUTBOX_BYTES: usize = 1024 * 1024;
-/// Messages that may wait for one shard.
+/// Messages that may wait in the outbox for one shard.
 pub const OUTBOX_WAITING_MAX: u64 = 10_000;
-/// How long a caller is asked to wait for a person.
+/// The `retry_after_ms` of an effect that waits for a person.
 pub const PARKED_RETRY_MS: u64 = 60_000;
-/// Effects without a known outcome that one look takes.
+/// Effects without a known outcome that one list command reads.
 pub const EFFECT_ROWS_MAX: usize = 256;
 
 /// Records of one audit row.
 pub const AUDIT_RECORDS_MAX: usize = 256;
-/// Audit rows that one look reads.
+/// Audit rows that one command reads.
 pub const AUDIT_ROWS_MAX: usize = 256;
-/// Bytes of them; as text they are about three times as many.
+/// Bytes of the audit rows that one command reads. As text they are about three times as large.
 pub const AUDIT_BYTES: usize = 256 * 1024;
 
 /// Shortest lease.
@@ -79,9 +79,9 @@ pub const LEASE_MS_MIN: u64 = 250;
 pub const LEASE_MS_MAX: u64 = 43_200_000;
 /// Longest delay of a nack: 7 d.
 pub const DELAY_MS_MAX: u64 = 604_800_000;
-/// Most deliveries a policy may ask for; −1 is for ever.
+/// Highest `max_attempts` of a retry policy. −1 means no limit.
 pub const ATTEMPTS_MAX: i32 = 1_000;
-/// The latest deadline: the end of the year 9999, the last that RFC 3339 can write.
+/// The latest deadline: the end of the year 9999, the last time that RFC 3339 can express.
 pub const DEADLINE_MAX: Timestamp = Timestamp(253_402_300_799_999);
 /// Most unsettled deliveries one stream may hold.
 pub const CREDIT_MAX: u32 = 10_000;
@@ -107,59 +107,60 @@ pub const DISPATCH_MAX: usize = 2_048;
 pub const DISPATCH_AWAITED_MAX: usize = 512;
 /// Deliveries of one group and lane before the next has its turn.
 pub const DISPATCH_RUN_MAX: usize = 64;
-/// Leases one batch may let run out.
+/// Leases one batch may expire.
 pub const LEASE_EXPIRY_MAX: usize = 1_024;
 
-/// Topics of a shard, without those of dead letters.
+/// Topics of a shard, without dead-letter topics.
 pub const SHARD_TOPICS_MAX: u64 = 100_000;
 /// Cursors of a shard: one per group and partition, about 250 bytes each.
 pub const SHARD_CURSORS_MAX: u64 = 2_000_000;
-/// How long a caller is asked to wait for someone to delete topics or groups.
+/// The `retry_after_ms` of a shard that has too many topics or cursors.
 pub const CAPACITY_RETRY_MS: u64 = 60_000;
-/// Open entries of a whole shard, about 140 MB; no group takes more than half of what is left.
+/// Open entries of a shard, about 140 MB. A group uses at most half of the remaining entries.
 pub const SHARD_OPEN_MAX: u64 = 1_000_000;
-/// Messages in memory to be delivered soon: those kept, and those that are being read. A node with many shards or
-/// little memory gives each of them less.
+/// Bytes of messages in memory for delivery, both loaded and being loaded. A node with many shards
+/// or little memory uses a lower limit for each shard.
 pub const READ_AHEAD_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The least that a shard works with: one message of each kind always fits.
+/// The lowest read-ahead limit of a shard. One message of each kind always fits.
 pub const READ_AHEAD_BYTES_MIN: usize = 1024 * 1024;
-/// Bytes one read-ahead asks for.
+/// Bytes one read-ahead requests.
 pub const READ_AHEAD_STEP_BYTES: usize = 1024 * 1024;
-/// … and how many pages. Single produces make pages of one message each, and an engine may have to look at every
-/// page of its answer to count bytes. 1 024 pages of one message are as much as one full page.
+/// Pages one read-ahead requests. Single produces create pages of one message each, and an engine
+/// may have to read every page of its result to count bytes. 1 024 pages of one message equal one
+/// full page.
 pub const READ_AHEAD_PAGES_MAX: usize = 1_024;
-/// Bytes of the pages that one look at a partition reads.
+/// Bytes of the pages that one peek reads.
 pub const PEEK_BYTES: usize = 1024 * 1024;
-/// … and how many pages: those of dead letters hold one message each.
+/// Pages that one peek reads. Pages of dead letters hold one message each.
 pub const PEEK_PAGES_MAX: usize = 1_024;
-/// Last errors that one look at a partition reads.
+/// Last errors that one peek reads.
 pub const PEEK_ERRORS_MAX: usize = 256;
-/// Dead letters that one look at them reads.
+/// Dead letters that one list command reads.
 pub const DEAD_ROWS_MAX: usize = 256;
-/// Bytes of their messages, where those are asked for; one always fits.
+/// Bytes of their messages, if requested. One message always fits.
 pub const DEAD_BYTES: u64 = 1024 * 1024;
-/// Retries whose message is being read at a time.
+/// Retries whose message is being loaded at a time.
 pub const RETRY_READS_MAX: usize = 32;
-/// How long before it is due a retry asks for its message.
+/// How long before it is due a retry loads its message.
 pub const RETRY_READ_AHEAD_MS: u64 = 1_000;
 
 /// Fresh messages between two retries while both wait.
 pub const FRESH_PER_RETRY: u8 = 4;
-/// Returns in a row that cost nothing; from the next on a return waits at least the backoff.
+/// Returns in a row without a wait. Each further return waits at least the backoff.
 pub const FREE_RETURNS: u8 = 3;
-/// No lease runs out sooner than this after a recovery (or its own length, if that is shorter).
+/// After a recovery, no lease expires sooner than this (or its own length, if that is shorter).
 pub const RECOVERY_GRACE_MS: u64 = 10_000;
-/// A message that was routed here is known by its key for so much longer than its pin lasts: the clock of the
-/// shard that keeps the pin may be behind, and a repeat may be on its way.
+/// How much longer than its pin the key of a routed message is kept. The clock of the shard that
+/// stores the pin may be behind, and a repeated produce may be in transit.
 pub const ROUTED_KEPT_MS: u64 = 600_000;
 
 /// Offsets one commit may trim or collect.
 pub const TRIM_OFFSETS_MAX: u64 = 4_096;
 /// Gaps one commit may trim.
 pub const TRIM_GAPS_MAX: usize = 64;
-/// Dead letters one commit may drop because of their age.
+/// Dead letters one commit may delete because of their age.
 pub const DEAD_DROPPED_MAX: usize = 64;
-/// How often a group's last consumer is written down in the time after which the group goes.
+/// How often per `group_idle_ms` the time of a group's last consumer is stored.
 pub const SEEN_PER_IDLE: u64 = 8;
 /// Retention marks of a lane.
 pub const MARKS_MAX: usize = 16;
@@ -167,21 +168,23 @@ pub const MARKS_MAX: usize = 16;
 pub const MARKS_PER_RETENTION: u64 = 8;
 /// Shortest life of a tombstone: 24 h.
 pub const TOMBSTONE_MS_MIN: u64 = 86_400_000;
-/// Expired records that one commit deletes, but for more that end in the same millisecond.
+/// Expired records that one commit deletes. Records that expire in the same millisecond may exceed
+/// it.
 pub const EXPIRE_ROWS_MAX: usize = 1_000;
-/// From one look for expired records to the next, if that found all of them.
+/// The shortest wait between two searches for expired records, unless more are known to exist.
 pub const EXPIRE_EVERY_MS: u64 = 10_000;
-/// The longest while there is any record.
+/// The longest wait between two searches while any record exists.
 pub const EXPIRE_LOOK_MS: u64 = 600_000;
-/// Names of owners without use that one commit may forget.
+/// Unused owner names that one commit may delete.
 pub const OWNERS_FORGOTTEN_MAX: usize = 64;
 
-/// Batches a changed cursor, lane or mark may live in heads before it is put as a row.
+/// Batches for which a changed cursor, lane or mark may be stored only in heads, before it is
+/// written as a row.
 pub const CHECKPOINT_AFTER_BATCHES: u64 = 1_024;
-/// Rows of that kind one commit may put.
+/// Rows of that kind one commit may write.
 pub const CHECKPOINTS_MAX: usize = 256;
 
-/// Rows one recovery read asks for.
+/// Rows one recovery read requests.
 pub const RECOVERY_READ_ROWS: usize = 256;
-/// Lookups that travel in one read.
+/// Lookups in one read.
 pub const READ_LOOKUPS_MAX: usize = 256;

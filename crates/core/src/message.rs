@@ -13,24 +13,25 @@ use crate::time::Timestamp;
 /// The tenant of messages that name none.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// What the producer says about a message beside its key and value. Kept and delivered as given.
+/// Metadata that the producer sets in addition to key and value. Stored and delivered unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
     /// The run it belongs to.
     pub run_id: Option<Text>,
-    /// The step it asks for.
+    /// The step to execute.
     pub step_id: Option<Text>,
-    /// The step that asked.
+    /// The step that produced it.
     pub parent_step_id: Option<Text>,
     /// Our user's customer.
     pub tenant_id: Option<Text>,
-    /// Names the intent: stored once per tenant and topic while the key is taken.
+    /// Identifies the message for deduplication: while the key is kept, it is stored once per
+    /// tenant and topic.
     pub idempotency_key: Option<Text>,
-    /// Go to this topic instead.
+    /// Store it in this topic instead.
     pub target_topic: Option<Text>,
-    /// Go to this partition.
+    /// Store it in this partition.
     pub partition_override: Option<u32>,
-    /// Never delivered afresh from then on.
+    /// From this time on it is dead-lettered instead of delivered.
     pub deadline: Option<Timestamp>,
     /// Its own retry policy.
     pub retry_policy: Option<RetryRequest>,
@@ -45,10 +46,10 @@ impl Envelope {
     }
 }
 
-/// A retry policy as the producer wrote it: what is missing is the topic's.
+/// A retry policy as the producer sent it. Missing fields default to the topic's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryRequest {
-    /// Deliveries in all; −1 is for ever.
+    /// Maximum number of deliveries; −1 means no limit.
     pub max_attempts: i32,
     /// The wait after the first failure.
     pub backoff_ms: Option<u64>,
@@ -57,12 +58,12 @@ pub struct RetryRequest {
 }
 
 impl RetryRequest {
-    /// What can be told before its topic is known.
+    /// Checks the fields that do not depend on the topic.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         self.over(&RetryPolicy { max_attempts: 1, backoff_ms: 0, max_backoff_ms: 0 }).check()
     }
 
-    /// This policy, completed by the topic's.
+    /// Returns this policy, with the topic's values for missing fields.
     pub fn over(&self, topic: &RetryPolicy) -> RetryPolicy {
         let backoff_ms = self.backoff_ms.unwrap_or(topic.backoff_ms);
         RetryPolicy {
@@ -76,13 +77,13 @@ impl RetryRequest {
 /// What the router decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Routing {
-    /// Its word for the message.
+    /// Its label for the message.
     pub label: Text,
-    /// Where it sent it.
+    /// The topic it chose.
     pub target_topic: Option<Text>,
-    /// Which partition it chose.
+    /// The partition it chose.
     pub partition_override: Option<u32>,
-    /// What else it said.
+    /// Other values it returned.
     pub meta: BTreeMap<Text, Text>,
 }
 
@@ -109,22 +110,22 @@ impl Trace {
     }
 }
 
-/// Why a message died.
+/// Why a message was dead-lettered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeathReason {
     /// Every attempt was used up.
     Exhausted,
-    /// A worker said so.
+    /// A worker rejected it.
     Final,
-    /// Its deadline passed before it was done.
+    /// Its deadline passed before it was settled.
     Deadline,
-    /// Its target would not have it.
+    /// Its target topic rejected it.
     Undeliverable,
 }
 
 impl DeathReason {
-    /// The word for it on the wire.
+    /// Returns its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             DeathReason::Exhausted => "exhausted",
@@ -135,28 +136,28 @@ impl DeathReason {
     }
 }
 
-/// How a dead letter came to be.
+/// How a message became a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Death {
     /// Its number among the dead letters.
     pub seq: u64,
-    /// The topic it died in.
+    /// The topic it failed in.
     pub topic: Text,
-    /// The message it was there.
+    /// Its message id in that topic.
     pub id: MessageId,
-    /// The group it died in.
+    /// The group it failed in.
     pub group: Text,
-    /// Why.
+    /// Why it was dead-lettered.
     pub reason: DeathReason,
     /// Deliveries that counted.
     pub attempts: u32,
     /// The last error.
     pub last_error: Text,
-    /// Who had it last.
+    /// The owner of the last delivery.
     pub last_owner: Text,
     /// When it was first delivered, if ever.
     pub first_delivered_at: Option<Timestamp>,
-    /// When it died.
+    /// When it was dead-lettered.
     pub at: Timestamp,
     /// Whether effects were begun under its deliveries.
     pub had_effects: bool,
@@ -171,11 +172,11 @@ pub struct Message {
     pub produced_at: Timestamp,
     /// Chooses the partition.
     pub key: Bytes,
-    /// Opaque.
+    /// The content, opaque to the server.
     pub value: Bytes,
-    /// What the producer said about it.
+    /// The producer's metadata.
     pub envelope: Envelope,
-    /// What the router said about it.
+    /// The router's decision.
     pub routing: Option<Box<Routing>>,
     /// Trace context.
     pub trace: Option<Box<Trace>>,
@@ -183,19 +184,19 @@ pub struct Message {
     pub origin: Option<MessageId>,
     /// How often it was redriven.
     pub redriven: u32,
-    /// Only this group gets it.
+    /// If set, only this group receives it.
     pub for_group: Option<Text>,
-    /// On a dead letter: how it died.
+    /// Set on a dead letter.
     pub death: Option<Box<Death>>,
 }
 
 impl Message {
-    /// Bytes that count against limits.
+    /// Returns the bytes that count against limits.
     pub fn size(&self) -> u64 {
         (self.key.len() + self.value.len()) as u64
     }
 
-    /// Bytes of everything in it that a client chose the length of. What holds messages is bounded by this.
+    /// Returns the bytes of all parts whose length a client chose. Memory limits count these bytes.
     pub(crate) fn content_bytes(&self) -> u64 {
         let beside = [
             self.envelope.text_bytes(),
@@ -206,18 +207,18 @@ impl Message {
         self.size() + beside.into_iter().sum::<usize>() as u64
     }
 
-    /// The tenant in force.
+    /// Returns its tenant, [`DEFAULT_TENANT`] if it names none.
     pub fn tenant(&self) -> &str {
         tenant_of(&self.envelope)
     }
 }
 
-/// The tenant an envelope names.
+/// Returns the tenant of an envelope, [`DEFAULT_TENANT`] if it names none.
 pub(crate) fn tenant_of(envelope: &Envelope) -> &str {
     in_force(envelope.tenant_id.as_deref().unwrap_or_default())
 }
 
-/// The tenant that a name means: none is the default.
+/// Returns the tenant of a name. An empty name is [`DEFAULT_TENANT`].
 pub(crate) fn in_force(tenant: &str) -> &str {
     if tenant.is_empty() { DEFAULT_TENANT } else { tenant }
 }
@@ -231,9 +232,9 @@ pub struct Receipt {
     pub final_topic: Option<Text>,
     /// Its partition.
     pub partition: u32,
-    /// Its place there.
+    /// Its offset in the partition.
     pub offset: Offset,
-    /// It had been stored before.
+    /// Whether it had been stored before.
     pub deduplicated: bool,
 }
 

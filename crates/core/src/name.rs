@@ -10,12 +10,12 @@ use crate::placement::shard_of_topic;
 pub struct TopicName {
     /// Isolation boundary.
     pub namespace: Text,
-    /// The name in it.
+    /// The name in that namespace.
     pub topic: Text,
 }
 
 impl TopicName {
-    /// Where it is, and everything under it.
+    /// Returns the shard of the topic, its groups and its messages.
     pub fn shard(&self, shards: u32) -> ShardId {
         shard_of_topic(&self.namespace, &self.topic, shards)
     }
@@ -26,6 +26,6 @@ impl TopicName {
 pub struct GroupName {
     /// The topic it reads.
     pub topic: TopicName,
-    /// Its name there.
+    /// Its name in that topic.
     pub group: Text,
 }

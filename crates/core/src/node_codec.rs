@@ -1,9 +1,10 @@
-//! How commands, answers and deliveries go from one node to another: MessagePack with the names of the
-//! fields, behind the version of the reader it takes.
+//! The encoding of commands, replies and deliveries between nodes: MessagePack with field names,
+//! after the version that a reader must support.
 //!
-//! 1. A node trusts its peers: a token in a command was proved by the node that took the request.
-//! 2. Unknown fields are passed over. What must not be passed over comes with a higher version.
-//! 3. Nothing of this is stored.
+//! 1. A node trusts its peers. The node that received the request has verified the tokens in a
+//!    command.
+//! 2. Unknown fields are ignored. A field that must not be ignored requires a higher version.
+//! 3. Nothing in this encoding is stored.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,62 +13,62 @@ use crate::change::Delivery;
 use crate::command::Command;
 use crate::pipeline::CommandResult;
 
-/// The highest version that is read here, and the one that is written.
+/// The highest version that this release reads, and the version that it writes.
 pub const NODE_CODEC_VERSION: u32 = 1;
 
-/// Nothing that travels is deeper, and no stack is too small for it.
+/// Maximum nesting depth. No valid content is deeper, and every stack is large enough for it.
 const DEPTH_MAX: usize = 64;
 
-/// Why something that came cannot be read.
+/// Why received bytes cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The peer says what only a later release understands.
-    #[error("version {0} is not known here: up to {NODE_CODEC_VERSION} is")]
+    /// Only a later release can read the content.
+    #[error("unsupported version {0} (supported: up to {NODE_CODEC_VERSION})")]
     Version(u32),
-    /// It is something else, or something is missing or unknown that may not be.
-    #[error("not what was expected: {0}")]
+    /// The content is malformed, or has missing or unknown parts.
+    #[error("invalid content: {0}")]
     Content(String),
 }
 
-/// What a peer is asked.
+/// Encodes a command for a peer.
 pub fn pack_call(command: &Command) -> Vec<u8> {
     pack(command)
 }
 
-/// What a peer asks.
+/// Decodes a command from a peer.
 pub fn open_call(bytes: &[u8]) -> Result<Command, DecodeError> {
     open(bytes)
 }
 
-/// What a peer is answered.
+/// Encodes the result of a peer's command.
 pub fn pack_answer(answered: &CommandResult) -> Vec<u8> {
     pack(answered)
 }
 
-/// What a peer answers.
+/// Decodes the result of a command that a peer decided.
 pub fn open_answer(bytes: &[u8]) -> Result<CommandResult, DecodeError> {
     open(bytes)
 }
 
-/// What one batch gives a peer's consumer.
+/// Encodes the deliveries of one batch to a peer's consumer.
 pub fn pack_deliveries(given: &[Box<Delivery>]) -> Vec<u8> {
     pack(given)
 }
 
-/// What one batch of a peer gives a consumer.
+/// Decodes the deliveries of one batch of a peer to a consumer.
 pub fn open_deliveries(bytes: &[u8]) -> Result<Vec<Box<Delivery>>, DecodeError> {
     open(bytes)
 }
 
 fn pack<T: Serialize + ?Sized>(what: &T) -> Vec<u8> {
     let mut bytes = NODE_CODEC_VERSION.to_le_bytes().to_vec();
-    rmp_serde::encode::write_named(&mut bytes, what).expect("memory takes plain values");
+    rmp_serde::encode::write_named(&mut bytes, what).expect("plain values serialize");
     bytes
 }
 
 fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let (version, content) =
-        bytes.split_first_chunk().ok_or_else(|| DecodeError::Content("cut short".into()))?;
+        bytes.split_first_chunk().ok_or_else(|| DecodeError::Content("truncated".into()))?;
     let version = u32::from_le_bytes(*version);
     if version > NODE_CODEC_VERSION {
         return Err(DecodeError::Version(version));

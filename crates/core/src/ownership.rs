@@ -1,24 +1,25 @@
 //! Which shards a node serves: when to renew, claim, give up and step down.
 //!
-//! A machine like the pipeline: it is told what happened and says what to do. Nodes learn of each other
-//! from what the database shows when they renew, and in no other way.
+//! A state machine like the pipeline: it receives events and returns actions. Nodes know each other
+//! only from the rows that the database returns with a renewal.
 //!
 //! # Guarantees
 //!
-//! 1. Nothing is served later than the lease of the node less its margin, counted on the node's own clock
-//!    from when the last renewal was asked for. Whatever it hears, it looks at that first.
-//! 2. A shard of another node is claimed only when that node has given it up, or two views in a row did
-//!    not show it alive: a database whose clock jumped shows nobody alive at first. One that was away does
-//!    so for longer: [`STARTUP_GRACE_MS`].
-//! 3. A claim names the epoch it was decided on. Of two that were, one is refused, and so is one that was
-//!    sent late by a process that had been stopped.
-//! 4. One renewal, [`CLAIMS_MAX`] claims and [`GIVE_UPS_MAX`] shards given up are under way at most. A claim
-//!    is asked again only when it was answered, and after each failure later.
+//! 1. A node serves nothing after its lease minus the margin, counted on its own clock from when it
+//!    sent the last successful renewal. It checks this before it processes any event.
+//! 2. A shard of another node is claimed only if that node has given it up, or if two views in a
+//!    row did not show that node alive. One view is not enough, because a database whose clock
+//!    jumped shows no node alive at first. A database that was unavailable shows no node alive for
+//!    longer: see [`STARTUP_GRACE_MS`].
+//! 3. A claim names the epoch it was decided on. Of two claims with the same epoch, one is
+//!    rejected. So is a late claim of a process that had been suspended.
+//! 4. At most one renewal, [`CLAIMS_MAX`] claims and [`GIVE_UPS_MAX`] give-ups are in progress. A
+//!    claim is retried only after it was answered, with a longer wait after each failure.
 //!
-//! Correctness never depends on it: every commit is fenced by the epoch of its claim. Only how soon
-//! somebody serves a shard does.
+//! Correctness does not depend on this module, because every commit is fenced by the epoch of its
+//! claim. Only availability does.
 //!
-//! Times are of the node's monotonic clock: only spans matter.
+//! Times are those of the node's monotonic clock. Only differences matter.
 
 mod admin;
 mod assign;
@@ -36,37 +37,41 @@ use shard_slot::{ShardSlot, State};
 
 pub use admin::AdminError;
 pub use assign::assign;
-pub use event::{Action, Event};
-pub use view::{ClusterView, NodeRow, NodeView, Part, RULES, ShardOwner, Shown};
+pub use event::{OwnershipAction, OwnershipEvent};
+pub use view::{ClusterRows, ClusterView, NodeRole, NodeRow, NodeView, RULES, ShardOwner};
 
 /// How long a node counts as alive after a renewal, unless configured.
 pub const NODE_LEASE_MS: u64 = 10_000;
-/// The longest that can be configured.
+/// The longest lease that can be configured.
 pub const NODE_LEASE_MS_MAX: u64 = 60_000;
-/// Which part of its lease a node leaves unused: clocks run apart, and stopping takes time.
-pub const MARGIN_PART: u64 = 5;
-/// The least it leaves unused.
+/// The lease divided by this is the margin, which a node leaves unused because clocks drift and
+/// stopping takes time.
+pub const MARGIN_DIVISOR: u64 = 5;
+/// The shortest margin.
 pub const MARGIN_MS_MIN: u64 = 500;
-/// From one renewal to the next.
+/// Interval between renewals.
 pub const RENEW_MS: u64 = 1_000;
-/// From the first one to the second: before that nothing is claimed, so that nodes which come together see
-/// each other.
+/// Interval between the first and the second renewal. A node claims nothing before the second, so
+/// that nodes that start together see each other.
 pub const FIRST_RENEW_DELAY_MS: u64 = 200;
-/// A renewal without an answer for so long has failed: several fit into a lease.
-pub const RENEW_WAIT_MS: u64 = 2_000;
-/// A node that has just come, or come back, takes nobody for lost for so long. If the database was away,
-/// all others come back too, each when it has given up its last renewal and asked again.
-pub const STARTUP_GRACE_MS: u64 = RENEW_WAIT_MS + RENEW_MS;
-/// Claims a node has under way: the shards of a lost node must not fall upon the database at once.
+/// Timeout of a renewal. Several fit into a lease.
+pub const RENEW_TIMEOUT_MS: u64 = 2_000;
+/// Grace period after start or reconnect before other nodes may be declared dead. After a database
+/// outage the other nodes reconnect too, each when its last renewal has timed out and the next one
+/// succeeds.
+pub const STARTUP_GRACE_MS: u64 = RENEW_TIMEOUT_MS + RENEW_MS;
+/// Claims that a node has in progress. The shards of a dead node must not all be loaded from the
+/// database at once.
 pub const CLAIMS_MAX: usize = 16;
-/// Shards a node is giving up at a time.
+/// Shards that a node gives up at a time.
 pub const GIVE_UPS_MAX: usize = 16;
-/// Longest wait after the first failed claim of a shard; doubles with each. The same for a shard that is lost
-/// as soon as it is served, which is counted apart: a shard that was hard to claim may serve well.
+/// Longest wait after the first failed claim of a shard. It doubles with each failure. The same
+/// applies to a shard that is lost as soon as it is served. Those losses are counted separately,
+/// because a shard that was hard to claim may serve well.
 pub const CLAIM_BACKOFF_MS: u64 = 100;
-/// Longest wait after any. If no claim fails for so long, it begins anew.
+/// Longest wait after any failed claim. If no claim fails for this long, the wait starts over.
 pub const CLAIM_BACKOFF_MS_MAX: u64 = 10_000;
-/// A shard that was served for so long does not fail by being served: if it is lost then, that is another
+/// A shard that was served for this long is stable. If it is lost later, the cause is another
 /// fault, and it is claimed at once.
 pub const STABLE_AFTER_MS: u64 = 250;
 
@@ -81,41 +86,41 @@ enum Life {
     Left,
 }
 
-/// The ownerships of one node.
+/// The shard ownerships of one node.
 #[derive(Debug)]
 pub struct Ownerships {
     me: NodeId,
     lease_ms: u64,
     life: Life,
-    seats: Vec<ShardSlot>,
+    slots: Vec<ShardSlot>,
     view: ClusterView,
-    /// The nodes of the view before.
+    /// The nodes of the previous view.
     before: BTreeMap<NodeId, NodeView>,
-    /// What the view makes of each shard.
-    wishes: Vec<Option<NodeId>>,
-    /// When the last renewal that was done was asked for; none if the lease is over.
+    /// The target node of each shard, computed from the view.
+    targets: Vec<Option<NodeId>>,
+    /// When the last successful renewal was sent. `None` after the lease has ended.
     renewed_at: Option<Timestamp>,
-    /// When the first was, of those without such an end between them.
+    /// When the first successful renewal since the last end of the lease was sent.
     first_at: Timestamp,
-    /// When the renewal under way was asked for.
+    /// When the renewal in progress was sent.
     asked_at: Option<Timestamp>,
-    /// When to ask for the next.
+    /// When to send the next renewal.
     renew_at: Timestamp,
     /// Since when every view has shown only nodes that read version 2 of tokens.
     token_v2_since: Option<Timestamp>,
 }
 
 impl Ownerships {
-    /// A node that has just started: its first act is to renew.
+    /// Creates a node that has just started. Its first action is to renew.
     pub fn new(me: NodeId, lease_ms: u64) -> Ownerships {
         Ownerships {
             me,
             lease_ms,
             life: Life::Taking,
-            seats: Vec::new(),
+            slots: Vec::new(),
             view: ClusterView::default(),
             before: BTreeMap::new(),
-            wishes: Vec::new(),
+            targets: Vec::new(),
             renewed_at: None,
             first_at: Timestamp(0),
             asked_at: None,
@@ -124,9 +129,9 @@ impl Ownerships {
         }
     }
 
-    /// Tells what happened; says what to do, in this order.
+    /// Processes an event and returns the actions to perform, in this order.
     #[must_use = "the actions must be performed"]
-    pub fn on(&mut self, now: Timestamp, event: Event) -> Vec<Action> {
+    pub fn on(&mut self, now: Timestamp, event: OwnershipEvent) -> Vec<OwnershipAction> {
         let mut actions = Vec::new();
         if self.life == Life::Left {
             return actions;
@@ -137,14 +142,14 @@ impl Ownerships {
         self.hear(now, event, &mut actions);
         if self.is_emptied() {
             self.life = Life::Left;
-            actions.push(Action::Leave);
+            actions.push(OwnershipAction::Leave);
             return actions;
         }
         if self.asked_at.is_none() && self.renew_at <= now {
             self.asked_at = Some(now);
             self.renew_at = now.after(RENEW_MS);
-            let draining = self.life == Life::Draining || self.part() == Some(Part::Drained);
-            actions.push(Action::Renew { draining });
+            let draining = self.life == Life::Draining || self.part() == Some(NodeRole::Drained);
+            actions.push(OwnershipAction::Renew { draining });
         }
         if self.renewed_at.is_some() {
             self.plan(now, &mut actions);
@@ -152,35 +157,35 @@ impl Ownerships {
         actions
     }
 
-    /// When to call [`Ownerships::on`] if nothing happens before.
+    /// Returns when to call [`Ownerships::on`] if no event occurs before.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         if self.life == Life::Left {
             return None;
         }
         let renew_at = self.asked_at.is_none().then_some(self.renew_at);
         let claims = self.renewed_at.is_some() && self.claims() < CLAIMS_MAX;
-        let waiting = self.seats.iter().enumerate().filter(|(number, _)| self.may_claim(*number));
+        let waiting = self.slots.iter().enumerate().filter(|(number, _)| self.may_claim(*number));
         let claim_at = waiting.filter_map(|(_, seat)| seat.claim_at).min().filter(|_| claims);
         [renew_at, self.serves_until(), claim_at].into_iter().flatten().min()
     }
 
-    /// Who holds a shard, as far as this node knows: where its requests go.
+    /// Returns the holder of a shard, as far as this node knows. It receives the shard's requests.
     pub fn holder(&self, shard: ShardId) -> Option<(NodeId, Epoch)> {
         let held = self.view.shards.get(shard.0 as usize)?;
         Some((held.node?, held.epoch))
     }
 
-    /// Where a node is reached.
+    /// Returns the address of a node.
     pub fn address(&self, node: NodeId) -> Option<&Text> {
         self.view.nodes.get(&node).map(|node| &node.address)
     }
 
-    /// What part this node has, as far as it knows.
-    pub fn part(&self) -> Option<Part> {
+    /// Returns the part of this node in the cluster, as far as it knows.
+    pub fn part(&self) -> Option<NodeRole> {
         self.view.nodes.get(&self.me).map(|node| node.part)
     }
 
-    /// The version of tokens that this node mints.
+    /// Returns the version of tokens that this node mints.
     pub fn token_version(&self, now: Timestamp) -> TokenVersion {
         match self.token_v2_since {
             Some(since) if since.after(TOKEN_V2_AFTER_MS) <= now => TokenVersion::V2,
@@ -188,22 +193,22 @@ impl Ownerships {
         }
     }
 
-    /// The node that a shard is wished for.
+    /// Returns the node that should serve a shard.
     pub fn target(&self, shard: ShardId) -> Option<NodeId> {
-        self.wishes.get(shard.0 as usize).copied().flatten()
+        self.targets.get(shard.0 as usize).copied().flatten()
     }
 
-    /// Under which epoch this node serves a shard.
+    /// Returns the epoch under which this node serves a shard.
     pub fn serves(&self, shard: ShardId) -> Option<Epoch> {
-        match self.seats.get(shard.0 as usize)?.state {
+        match self.slots.get(shard.0 as usize)?.state {
             State::Serving { epoch } => Some(epoch),
             State::Idle | State::Claiming { .. } | State::GivingUp | State::Fenced { .. } => None,
         }
     }
 
-    /// How long after asking for a renewal that was done shards are served.
+    /// Returns how long shards are served after a successful renewal was sent.
     fn serves_ms(&self) -> u64 {
-        self.lease_ms.saturating_sub((self.lease_ms / MARGIN_PART).max(MARGIN_MS_MIN))
+        self.lease_ms.saturating_sub((self.lease_ms / MARGIN_DIVISOR).max(MARGIN_MS_MIN))
     }
 
     fn serves_until(&self) -> Option<Timestamp> {
@@ -211,46 +216,46 @@ impl Ownerships {
     }
 
     fn claims(&self) -> usize {
-        self.seats.iter().filter(|seat| matches!(seat.state, State::Claiming { .. })).count()
+        self.slots.iter().filter(|seat| matches!(seat.state, State::Claiming { .. })).count()
     }
 
     fn give_ups(&self) -> usize {
-        self.seats.iter().filter(|seat| seat.state == State::GivingUp).count()
+        self.slots.iter().filter(|seat| seat.state == State::GivingUp).count()
     }
 
-    /// Whether a node that is to stop has nothing left to do.
+    /// Whether a draining node has nothing left to do.
     fn is_emptied(&self) -> bool {
         let is_empty = |seat: &ShardSlot| matches!(seat.state, State::Idle | State::Fenced { .. });
-        self.life == Life::Draining && self.asked_at.is_none() && self.seats.iter().all(is_empty)
+        self.life == Life::Draining && self.asked_at.is_none() && self.slots.iter().all(is_empty)
     }
 
-    fn step_down(&mut self, actions: &mut Vec<Action>) {
+    fn step_down(&mut self, actions: &mut Vec<OwnershipAction>) {
         self.renewed_at = None;
-        for (number, seat) in self.seats.iter_mut().enumerate() {
+        for (number, seat) in self.slots.iter_mut().enumerate() {
             seat.state = match seat.state {
                 State::Idle | State::Fenced { .. } => continue,
                 State::Serving { .. } => State::Idle,
                 State::Claiming { .. } => State::Claiming { doomed: true },
                 State::GivingUp => State::GivingUp,
             };
-            actions.push(Action::Abandon(ShardId(number as u32)));
+            actions.push(OwnershipAction::Abandon(ShardId(number as u32)));
         }
     }
 
-    fn hear(&mut self, now: Timestamp, event: Event, actions: &mut Vec<Action>) {
+    fn hear(&mut self, now: Timestamp, event: OwnershipEvent, actions: &mut Vec<OwnershipAction>) {
         match event {
-            Event::Renewed(shown) => self.renewed(now, shown.view()),
-            Event::RenewFailed => self.asked_at = None,
-            Event::Claimed { shard, epoch } => self.claimed(now, shard, epoch, actions),
-            Event::ClaimFailed(shard) => self.claim_failed(now, shard),
-            Event::Lost { shard, epoch, fenced } => self.lost(now, shard, epoch, fenced),
-            Event::GivenUp(shard) => self.given_up(shard),
-            Event::Drain => {
+            OwnershipEvent::Renewed(shown) => self.renewed(now, shown.view()),
+            OwnershipEvent::RenewFailed => self.asked_at = None,
+            OwnershipEvent::Claimed { shard, epoch } => self.claimed(now, shard, epoch, actions),
+            OwnershipEvent::ClaimFailed(shard) => self.claim_failed(now, shard),
+            OwnershipEvent::Lost { shard, epoch, fenced } => self.lost(now, shard, epoch, fenced),
+            OwnershipEvent::GivenUp(shard) => self.given_up(shard),
+            OwnershipEvent::Drain => {
                 self.life = Life::Draining;
-                // The others should know before they see shards that nobody holds.
+                // The other nodes should know before they see shards without a holder.
                 self.renew_at = now;
             }
-            Event::Time => {}
+            OwnershipEvent::Time => {}
         }
     }
 
@@ -258,13 +263,14 @@ impl Ownerships {
         let Some(asked_at) = self.asked_at.take() else { return };
         let is_late = asked_at.after(self.serves_ms()) <= now;
         if is_late || !view.nodes.contains_key(&self.me) {
-            // Nothing to serve by.
+            // The renewal does not allow this node to serve.
             return;
         }
-        let known = self.view.shards.iter().zip(&self.seats);
+        let known = self.view.shards.iter().zip(&self.slots);
         for (seen, (known, seat)) in view.shards.iter_mut().zip(known) {
-            // Seen before a claim of ours was done, and heard after. Otherwise the database itself has gone
-            // back, and is right.
+            // The database read the view before a claim of this node, and the view arrived after
+            // the claim. In all other cases the database itself has gone back to an older state,
+            // and the view is right.
             if seen.epoch < known.epoch && seat.claimed_at.is_some_and(|at| at >= asked_at) {
                 *seen = *known;
             }
@@ -278,32 +284,38 @@ impl Ownerships {
             TokenVersion::V1 => None,
             TokenVersion::V2 => self.token_v2_since.or(Some(now)),
         };
-        self.wishes = assign(&self.view);
-        self.seats.resize_with(self.view.shards.len(), ShardSlot::new);
-        for seat in &mut self.seats {
+        self.targets = assign(&self.view);
+        self.slots.resize_with(self.view.shards.len(), ShardSlot::new);
+        for seat in &mut self.slots {
             if matches!(seat.state, State::Fenced { at } if at <= asked_at) {
                 seat.state = State::Idle;
             }
         }
     }
 
-    fn claimed(&mut self, now: Timestamp, shard: ShardId, epoch: Epoch, actions: &mut Vec<Action>) {
+    fn claimed(
+        &mut self,
+        now: Timestamp,
+        shard: ShardId,
+        epoch: Epoch,
+        actions: &mut Vec<OwnershipAction>,
+    ) {
         let number = shard.0 as usize;
         if let Some(held) = self.view.shards.get_mut(number).filter(|held| held.epoch < epoch) {
             *held = ShardOwner { epoch, node: Some(self.me), ..*held };
         }
-        let Some(seat) = self.seats.get_mut(number) else { return };
+        let Some(seat) = self.slots.get_mut(number) else { return };
         seat.claimed(now);
         if seat.state == (State::Claiming { doomed: false }) {
             seat.state = State::Serving { epoch };
         } else {
             seat.state = State::Idle;
-            actions.push(Action::Abandon(shard));
+            actions.push(OwnershipAction::Abandon(shard));
         }
     }
 
     fn claim_failed(&mut self, now: Timestamp, shard: ShardId) {
-        let Some(seat) = self.seats.get_mut(shard.0 as usize) else { return };
+        let Some(seat) = self.slots.get_mut(shard.0 as usize) else { return };
         if matches!(seat.state, State::Claiming { .. }) {
             seat.state = State::Idle;
             seat.claim_failed(now, self.me, shard);
@@ -311,7 +323,7 @@ impl Ownerships {
     }
 
     fn lost(&mut self, now: Timestamp, shard: ShardId, epoch: Epoch, fenced: bool) {
-        let Some(seat) = self.seats.get_mut(shard.0 as usize) else { return };
+        let Some(seat) = self.slots.get_mut(shard.0 as usize) else { return };
         if seat.state != (State::Serving { epoch }) {
             return;
         }
@@ -325,17 +337,17 @@ impl Ownerships {
 
     fn given_up(&mut self, shard: ShardId) {
         let number = shard.0 as usize;
-        let Some(seat) = self.seats.get_mut(number) else { return };
+        let Some(seat) = self.slots.get_mut(number) else { return };
         if seat.state == State::GivingUp {
             seat.state = State::Idle;
-            // If the database was not told, the next view shows it, and it is told again.
+            // If the database did not store this, the next view shows it, and it is given up again.
             self.view.shards[number].node = None;
         }
     }
 
-    /// Whether this node should serve a shard that it does not serve, and may.
+    /// Whether this node should serve a shard that it does not serve, and may claim it.
     fn may_claim(&self, number: usize) -> bool {
-        if self.seats[number].state != State::Idle || !self.is_wished(number) {
+        if self.slots[number].state != State::Idle || !self.is_target(number) {
             return false;
         }
         let looks_ms = self.renewed_at.map_or(0, |asked_at| asked_at.since(self.first_at));
@@ -349,35 +361,35 @@ impl Ownerships {
         }
     }
 
-    fn is_wished(&self, number: usize) -> bool {
-        self.life == Life::Taking && self.wishes[number] == Some(self.me)
+    fn is_target(&self, number: usize) -> bool {
+        self.life == Life::Taking && self.targets[number] == Some(self.me)
     }
 
-    /// What to do about each shard, from what the view says and what is under way.
-    fn plan(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    /// Decides what to do about each shard, from the view and the actions in progress.
+    fn plan(&mut self, now: Timestamp, actions: &mut Vec<OwnershipAction>) {
         let (mut claims, mut give_ups) = (self.claims(), self.give_ups());
-        for number in 0..self.seats.len() {
+        for number in 0..self.slots.len() {
             let shard = ShardId(number as u32);
             let ShardOwner { epoch, node, .. } = self.view.shards[number];
             let is_mine = node == Some(self.me);
-            let state = self.seats[number].state;
+            let state = self.slots[number].state;
             let (next, action) = match state {
                 State::Serving { epoch: served } if !is_mine || served != epoch => {
-                    (State::Idle, Action::Abandon(shard))
+                    (State::Idle, OwnershipAction::Abandon(shard))
                 }
-                State::Serving { .. } | State::Idle if is_mine && !self.is_wished(number) => {
+                State::Serving { .. } | State::Idle if is_mine && !self.is_target(number) => {
                     if give_ups == GIVE_UPS_MAX {
                         continue;
                     }
                     give_ups += 1;
-                    (State::GivingUp, Action::GiveUp { shard, epoch })
+                    (State::GivingUp, OwnershipAction::GiveUp { shard, epoch })
                 }
                 State::Idle if self.may_claim(number) => {
-                    if claims == CLAIMS_MAX || self.seats[number].claim_at > Some(now) {
+                    if claims == CLAIMS_MAX || self.slots[number].claim_at > Some(now) {
                         continue;
                     }
                     claims += 1;
-                    (State::Claiming { doomed: false }, Action::Claim { shard, epoch })
+                    (State::Claiming { doomed: false }, OwnershipAction::Claim { shard, epoch })
                 }
                 State::Idle
                 | State::Claiming { .. }
@@ -385,7 +397,7 @@ impl Ownerships {
                 | State::GivingUp
                 | State::Fenced { .. } => continue,
             };
-            self.seats[number].state = next;
+            self.slots[number].state = next;
             actions.push(action);
         }
     }

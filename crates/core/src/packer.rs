@@ -1,11 +1,11 @@
-//! From the changes of a batch to the rows of a commit.
+//! Packs the changes of a batch into the rows of a commit.
 //!
-//! 1. Each row is written at most once a commit, however often it changed.
-//! 2. Blocks, cursors and lanes are packed from the shard's state as it is when the batch is closed:
-//!    the caller packs before the next batch is decided.
-//! 3. Nothing is updated in place at every commit: a block is inserted anew and its old version deleted
-//!    by its full key; what changes all the time travels in heads and becomes a row of its own after
-//!    1 024 batches.
+//! 1. Each row is written at most once per commit, however often it changed.
+//! 2. Blocks, cursors and lanes are packed from the shard's state when the batch is closed, so the
+//!    caller packs before the next batch is decided.
+//! 3. No row is updated in place at every commit. A new version of a block is inserted, and its old
+//!    version is deleted by its full key. Items that change all the time are stored in heads and
+//!    get their own row after 1 024 batches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::id::{BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, Offset, T
 use crate::limits::{CHECKPOINT_AFTER_BATCHES, CHECKPOINTS_MAX};
 use crate::message::Message;
 use crate::pack::{
-    CursorItem, HeadBody, LaneItem, MarkItem, audit_rows, block_of, block_row, looked_up, pages,
-    plain, put_group, put_history, put_topic, seal,
+    CursorItem, HeadBody, LaneItem, MarkItem, audit_rows, block_of, block_row, pages, plain,
+    put_group, put_history, put_topic, record_row, seal,
 };
 use crate::row::{Columns, Key, MarkKind, Row, Write};
 use crate::shard::{Shard, Topic};
 use crate::time::Timestamp;
 
-/// Something that travels in heads and is put as a row from time to time.
+/// An item that is stored in heads and checkpointed as a row from time to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Item {
     Cursor(GroupId, Lane),
@@ -39,48 +39,49 @@ pub(crate) enum Item {
 pub(crate) struct Packer {
     /// The batch that wrote the stored version of each block.
     versions: BTreeMap<(Generation, Lane, u64), BatchNo>,
-    /// Since which batch an item is only in heads.
+    /// The batch since which an item is only in heads.
     dirty_since: BTreeMap<Item, BatchNo>,
     dirty: BTreeSet<(BatchNo, Item)>,
-    /// The oldest head a recovery needs.
+    /// The oldest head that recovery needs.
     clean: BatchNo,
-    /// Where blocks are put together.
+    /// Buffer in which blocks are built.
     scratch: Vec<u8>,
 }
 
-/// The messages one lane gets in a batch: first offset, and the messages.
+/// The messages appended to each lane in a batch: first offset, and the messages.
 type Appended<'a> = BTreeMap<(TopicId, Lane), (Offset, Vec<&'a Message>)>;
 
-/// Messages that stand for lost ones: first offset, the lane's byte total after them, and the messages.
+/// Placeholders for lost messages: first offset, the lane's byte total after them, and the
+/// messages.
 type Placeholders<'a> = (TopicId, Lane, Offset, u64, &'a [Arc<Message>]);
 
-/// What happened to messages of each block.
+/// The events of the messages of each block.
 type Events<'a> = BTreeMap<(TopicId, Lane, u64), Vec<(Offset, &'a Event)>>;
 
-/// What the changes of a batch touch.
+/// The rows, items and blocks that the changes of a batch touch.
 #[derive(Default)]
 struct Touched<'a> {
-    /// The last word on each row.
+    /// The last version of each row. None: deleted.
     rows: BTreeMap<Key, Option<Row>>,
-    /// Ranges, to be deleted after rows are put.
+    /// Ranges to delete after the rows are written.
     ranges: Vec<Write>,
     appended: Appended<'a>,
-    /// What each audit chain gets.
+    /// New links of each audit chain.
     audited: BTreeMap<&'a Text, Vec<&'a Link>>,
-    /// About once per change; sorted and thinned out before use.
+    /// About one per change. Sorted and deduplicated before use.
     items: Vec<Item>,
     blocks: Vec<(GroupId, Lane, u64)>,
     history: Events<'a>,
-    /// Blocks of which messages were trimmed.
+    /// Blocks with trimmed messages.
     trimmed: Vec<(TopicId, Lane, u64)>,
-    /// Placeholders: first offset, and the byte total after the last.
+    /// Placeholders for lost messages.
     lost: Vec<Placeholders<'a>>,
-    /// Damaged blocks that are to be deleted.
+    /// Damaged blocks to delete.
     repaired: Vec<(GroupId, Lane, u64, BatchNo)>,
 }
 
 impl Touched<'_> {
-    /// What was touched last is often touched again: less to sort.
+    /// Adds an item. The last item is often touched again, so skipping it leaves less to sort.
     fn item(&mut self, item: Item) {
         if self.items.last() != Some(&item) {
             self.items.push(item);
@@ -96,7 +97,7 @@ impl Touched<'_> {
 }
 
 impl Packer {
-    /// The packer of a recovered shard: block versions and what was only in heads.
+    /// Creates the packer of a recovered shard, from block versions and the items only in heads.
     pub(crate) fn recovered(
         versions: BTreeMap<(Generation, Lane, u64), BatchNo>,
         dirty_since: BTreeMap<Item, BatchNo>,
@@ -106,7 +107,7 @@ impl Packer {
         Packer { versions, dirty_since, dirty, clean, scratch: Vec::new() }
     }
 
-    /// The rows of a batch. `shard` has absorbed it and nothing after it.
+    /// Returns the writes of a batch. `shard` has absorbed this batch and nothing after it.
     pub(crate) fn pack<'a>(
         &mut self,
         shard: &Shard,
@@ -142,7 +143,7 @@ impl Packer {
             let bytes: u64 = messages.iter().map(|message| message.size()).sum();
             let before = of.lane(lane).high_bytes - bytes;
             for row in pages(topic, lane, base, before, now, &messages, of.is_dlq()) {
-                // A dead letter may be gone in the batch that brought it.
+                // A dead letter may be deleted in the batch that stored it.
                 rows.entry(row.key.clone()).or_insert(Some(row));
             }
         }
@@ -163,7 +164,7 @@ impl Packer {
         }
         for (topic, lane, block) in trimmed {
             let keeps_history = shard.topics.get(&topic).is_some_and(Topic::keeps_history);
-            if keeps_history && shard.is_gone(topic, lane, block) {
+            if keeps_history && shard.is_deleted(topic, lane, block) {
                 let of = |block| Key::History { topic, lane, block, batch: BatchNo(0) };
                 ranges.push(Write::DeleteRange { from: of(block), to: of(block + 1) });
             }
@@ -228,7 +229,7 @@ impl Packer {
             | Change::Dead(_)
             | Change::DeadGone { .. }
             | Change::MessageGone { .. } => {
-                touched.rows.extend(looked_up(change));
+                touched.rows.extend(record_row(change));
             }
             Change::Lost { topic, lane, from, bytes, messages } => {
                 touched.lost.push((*topic, *lane, *from, *bytes, messages));
@@ -273,7 +274,7 @@ impl Packer {
         }
     }
 
-    /// Blocks of a generation that is over are deleted by range: their versions are of no use.
+    /// Drops the block versions of an old generation, whose blocks are deleted by range.
     fn forget_versions(&mut self, garbage: &Garbage) {
         let Garbage::Cursor { generation, lanes } = garbage else {
             return;
@@ -287,7 +288,8 @@ impl Packer {
         }
     }
 
-    /// A block anew, and its old version out. No other change of a batch writes the same rows.
+    /// Writes a new version of a block and deletes the old one. No other change of a batch writes
+    /// the same rows.
     fn pack_block(
         &mut self,
         shard: &Shard,
@@ -312,7 +314,7 @@ impl Packer {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a head is all of these")]
+    #[expect(clippy::too_many_arguments, reason = "a head has all of these parts")]
     fn head(
         &mut self,
         shard: &Shard,
@@ -348,7 +350,7 @@ impl Packer {
         Row { key: Key::Head { batch }, columns, body: seal(&body) }
     }
 
-    /// Puts what has lived in heads long enough.
+    /// Writes rows for items that have been only in heads for long enough.
     fn checkpoint(&mut self, shard: &Shard, batch: BatchNo, rows: &mut BTreeMap<Key, Option<Row>>) {
         for _ in 0..CHECKPOINTS_MAX {
             let Some(&(since, item)) = self.dirty.first() else {
@@ -367,7 +369,7 @@ impl Packer {
                     plain(Key::Lane { topic: item.topic, lane: item.lane }, seal(&item))
                 }
                 Stored::Mark(mark) => {
-                    let kind = MarkKind::of(mark.kind).expect("made from one");
+                    let kind = MarkKind::of(mark.kind).expect("the item was built from a kind");
                     plain(Key::Mark { kind, id: mark.id }, seal(&mark))
                 }
             });
@@ -376,14 +378,14 @@ impl Packer {
     }
 }
 
-/// An item as it is now.
+/// The current state of an item.
 enum Stored {
     Cursor(CursorItem),
     Lane(LaneItem),
     Mark(MarkItem),
 }
 
-/// None if what it belongs to is gone.
+/// Returns the current state of an item, or None if its group, topic or mark is deleted.
 fn stored(shard: &Shard, item: Item) -> Option<Stored> {
     match item {
         Item::Cursor(group, lane) => {
@@ -430,7 +432,7 @@ fn sweep_rows(sweep: &Sweep, touched: &mut Touched<'_>) {
         }
         Sweep::Cursor { generation, lane } => {
             touched.rows.insert(Key::Cursor { generation, lane }, None);
-            // What ended in the batch that dropped the cursor lies below what was swept.
+            // Entries that ended in the batch that dropped the cursor are below the swept range.
             let block = |block| Key::Block { generation, lane, block, batch: BatchNo(0) };
             range(block(0), block(NUMBER_MAX));
             let note = |offset| Key::Note { generation, lane, offset };

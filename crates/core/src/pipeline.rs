@@ -1,20 +1,20 @@
-//! The pipeline of a shard: reads, batches, commits, and what is shown when.
+//! The pipeline of a shard: reads, batches, commits, and the release of replies and deliveries.
 //!
-//! A machine like the shard itself: it is told what happened and says what to do. Server tasks and the
-//! simulator only perform.
+//! A state machine like the shard itself: it takes inputs and returns outputs. Server tasks and the
+//! simulator only carry out the outputs.
 //!
 //! # Guarantees
 //!
-//! 1. Replies, deliveries and rejections are released only after the commit of the batch in which they
-//!    were decided.
+//! 1. Replies, deliveries and rejections are released only after the commit of the batch in which
+//!    they were decided.
 //! 2. Batches are committed in the order they were decided, each naming its predecessor.
-//! 3. A command is decided on rows as new as everything decided before it ([`found`]).
-//! 4. A commit or a read that fails ends the pipeline. There is no repair: the shell drops it, claims
-//!    the shard again and recovers; what was not answered is unknown.
-//! 5. No lease runs out while its own commit waits; one that is half over when its commit returns is
-//!    given back, uncounted, instead of being delivered.
+//! 3. A command is decided on rows that include everything decided before it (`read_view`).
+//! 4. A failed commit or read ends the pipeline. The shell drops it, claims the shard again and
+//!    recovers. The outcome of commands without a reply is unknown.
+//! 5. No lease expires while its own commit is in flight. If more than half of a lease has passed
+//!    when its commit returns, the delivery is given back, uncounted, instead of being sent.
 //!
-//! It does not know: what commands mean, how rows are stored, what time it is.
+//! It does not interpret commands, store rows or read a clock.
 
 mod open_batch;
 mod reading;
@@ -36,37 +36,37 @@ use crate::shard::{Shard, Work};
 use crate::time::Timestamp;
 
 use open_batch::OpenBatch;
-use reading::{Answers, Asker, Asking, Reading};
+use reading::{Answers, ReadQueue, Reading, Requester};
 
-/// Names a command to whoever sent it.
+/// Identifies a command to its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// Names a read.
+/// Identifies a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadId(pub u64);
 
-/// Something happened.
+/// An event for the pipeline.
 #[derive(Debug)]
 pub enum Input {
-    /// A command came.
+    /// A command was received.
     Arrived(Ticket, Command),
-    /// A read was answered: rows for each question, in order.
+    /// A read returned: the rows of each [`Read`], in order.
     ReadDone(ReadId, Vec<Vec<Row>>),
     /// A batch is durable.
     CommitDone(BatchNo),
 }
 
-/// Something is to be done.
+/// An instruction for the shell.
 #[derive(Debug)]
 pub enum Output {
-    /// Ask the engine.
+    /// Read rows from the engine.
     StartRead(ReadId, Vec<Read>),
-    /// Make a batch durable.
+    /// Commit a batch.
     StartCommit(Arc<Batch>, Vec<Write>),
-    /// Show what became durable.
+    /// Send the replies and deliveries of a durable batch.
     Release(Release),
-    /// A row is damaged. What needs it has stopped: log it.
+    /// Log a damaged row. The lane or command that needs it has stopped.
     Damaged(Damaged),
 }
 
@@ -77,34 +77,34 @@ pub struct Batch {
     pub no: BatchNo,
     /// Its time.
     pub now: Timestamp,
-    /// Everything that changed, in order.
+    /// All changes, in order.
     pub changes: Vec<Change>,
-    /// What callers will be told.
+    /// The results for callers.
     pub replies: Vec<(Ticket, CommandResult)>,
-    /// What will be done for consumers.
+    /// The actions for the shell.
     pub actions: Vec<Action>,
 }
 
-/// What a caller is told.
+/// The result that a caller receives.
 pub type CommandResult = Result<Reply, Rejection>;
 
-/// What became durable and may be shown.
+/// A durable batch, whose replies and deliveries may be sent.
 #[derive(Debug)]
 pub struct Release {
-    /// The batch it was decided in.
+    /// The batch.
     pub batch: Arc<Batch>,
-    /// Deliveries of the batch that came too late: they go back and are not shown.
+    /// Deliveries of the batch that are too late. They are given back and not sent.
     pub withheld: BTreeSet<LeaseId>,
 }
 
-/// How much may be under way at once.
+/// Limits on concurrent work.
 #[derive(Debug, Clone, Copy)]
 pub struct PipelineConfig {
-    /// Batches decided and not durable.
+    /// Batches decided but not yet durable.
     pub commits_max: usize,
-    /// Reads under way.
+    /// Reads in flight.
     pub reads_max: usize,
-    /// Commands of a batch.
+    /// Commands per batch.
     pub commands_max: usize,
 }
 
@@ -114,14 +114,14 @@ impl Default for PipelineConfig {
     }
 }
 
-/// Work on its way.
+/// Work that is not decided yet.
 #[derive(Debug)]
 struct Item {
     id: u64,
-    /// None: the shard itself asks.
+    /// None: work of the shard itself.
     ticket: Option<Ticket>,
     work: Work,
-    /// It waits for rows.
+    /// Whether it waits for rows.
     waits: bool,
 }
 
@@ -134,37 +134,37 @@ pub struct Pipeline {
     epoch: Epoch,
     config: PipelineConfig,
     settles: VecDeque<Item>,
-    /// Everything else, in the order it came.
+    /// Everything else, in the order received.
     others: VecDeque<Item>,
-    /// Commands other than produces that wait for rows, out of line.
+    /// Commands other than produces that wait for rows, outside the queues.
     aside: BTreeMap<u64, Item>,
     answers: BTreeMap<u64, Answers>,
-    /// Rows that came for commands that asked for more.
+    /// Rows read for commands that need more rows.
     partial: BTreeMap<u64, Answers>,
-    asking: Asking,
+    asking: ReadQueue,
     reading: BTreeMap<ReadId, Reading>,
     committing: VecDeque<Arc<Batch>>,
-    /// Leases that run out as soon as their rows are here.
+    /// Leases whose expiry waits for rows.
     expiring: BTreeSet<LeaseId>,
-    /// Leases that cannot be ended because a row is damaged. A repair or a restart looks at them again.
+    /// Leases that cannot expire because a row is damaged. A repair or a restart retries them.
     stuck: BTreeSet<LeaseId>,
     last: BatchNo,
     durable: BatchNo,
     now: Timestamp,
     next_item: u64,
     next_read: u64,
-    /// Damage that was found and not yet reported.
+    /// Damage that is not yet reported.
     damaged: Vec<Damaged>,
     /// How often deciding panicked.
     defects: u64,
-    /// Changes of the batch before.
+    /// Number of changes of the previous batch.
     changes_last: usize,
-    /// Nothing is begun any more.
+    /// Whether the pipeline is draining.
     is_closing: bool,
 }
 
 impl Pipeline {
-    /// Goes on with a recovered shard under a new ownership.
+    /// Creates the pipeline of a recovered shard under a new ownership.
     pub fn new(
         recovered: Recovered,
         epoch: Epoch,
@@ -185,7 +185,7 @@ impl Pipeline {
             aside: BTreeMap::new(),
             answers: BTreeMap::new(),
             partial: BTreeMap::new(),
-            asking: Asking::default(),
+            asking: ReadQueue::default(),
             reading: BTreeMap::new(),
             committing: VecDeque::new(),
             expiring: BTreeSet::new(),
@@ -202,19 +202,19 @@ impl Pipeline {
         }
     }
 
-    /// The shard is about to be given up: what has arrived is decided, and nothing that nobody asked for.
+    /// Starts draining: received commands finish; no dispatch, expiry or maintenance.
     pub fn close(&mut self) {
         self.is_closing = true;
     }
 
-    /// Takes note of what happened at `now`. [`Pipeline::turn`] says what follows.
+    /// Records an event at `now`. [`Pipeline::turn`] then decides on it.
     pub fn on(&mut self, now: Timestamp, input: Input, outputs: &mut Vec<Output>) {
         self.now = self.now.max(now);
         match input {
             Input::Arrived(ticket, command) => self.arrive(Some(ticket), Work::Command(command)),
             Input::ReadDone(id, rows) => self.read_done(id, rows),
             Input::CommitDone(no) => {
-                let batch = self.committing.pop_front().expect("a commit was under way");
+                let batch = self.committing.pop_front().expect("a commit was in flight");
                 assert_eq!(batch.no, no, "commits return in order");
                 self.durable = no;
                 outputs.push(Output::Release(self.release(batch)));
@@ -222,13 +222,13 @@ impl Pipeline {
         }
     }
 
-    /// Starts reads for what arrived. A shell whose engine reads at once performs them before the next
-    /// turn, so that one batch decides everything that came together.
+    /// Starts the reads of received commands. A shell whose engine reads synchronously performs
+    /// them before the next turn, so that one batch decides all commands received together.
     pub fn ask(&mut self, outputs: &mut Vec<Output>) {
         self.start_reads(outputs);
     }
 
-    /// Decides what can be decided at `now` and starts what can be started.
+    /// Decides all work that is ready at `now`, and starts reads and commits.
     pub fn turn(&mut self, now: Timestamp, outputs: &mut Vec<Output>) {
         self.now = self.now.max(now);
         loop {
@@ -246,7 +246,7 @@ impl Pipeline {
         self.forget_overlay();
     }
 
-    /// When to call [`Pipeline::turn`] if nothing happens before.
+    /// Returns when to call [`Pipeline::turn`] if there is no event before.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         if self.committing.len() >= self.config.commits_max {
             // A full pipeline waits for a commit, not for the time.
@@ -258,23 +258,23 @@ impl Pipeline {
         self.shard.next_deadline(self.now)
     }
 
-    /// The shard, to look at.
+    /// Returns the shard, for inspection.
     pub fn shard(&self) -> &Shard {
         &self.shard
     }
 
-    /// Commands that are not decided yet.
+    /// Returns the number of commands that are not decided yet.
     pub fn waiting(&self) -> usize {
         self.settles.len() + self.others.len() + self.aside.len()
     }
 
-    /// How often deciding panicked: each is a defect of ours, refused to its caller.
+    /// Returns how often deciding panicked. Each panic is a bug in DriftQ; the command is rejected.
     pub fn defects(&self) -> u64 {
         self.defects
     }
 
-    /// Batches decided and not known to be durable.
-    pub fn commits_under_way(&self) -> usize {
+    /// Returns the number of batches decided and not known to be durable.
+    pub fn commits_in_flight(&self) -> usize {
         self.committing.len()
     }
 
@@ -283,7 +283,7 @@ impl Pipeline {
         let reads = self.shard.reads(&work);
         let item = Item { id: self.next_item, ticket, work, waits: !reads.is_empty() };
         if item.waits {
-            self.asking.push(Asker::Command(item.id, reads));
+            self.asking.push(Requester::Command(item.id, reads));
         }
         self.enqueue(item);
     }
@@ -320,17 +320,17 @@ impl Pipeline {
             .filter(|hold| !self.expiring.contains(hold) && !self.stuck.contains(hold))
     }
 
-    /// Decides a batch. None if nothing came of it that anybody waits for.
+    /// Decides a batch. Returns None if it has no changes, replies or actions.
     fn decide_batch(&mut self) -> Option<(Arc<Batch>, Vec<Write>)> {
         let mut open = OpenBatch::new(self.last.next(), self.now, self.changes_last);
         if !self.is_closing {
             let soon = self.shard.wake(self.now);
-            soon.into_iter().for_each(|want| self.asking.push(Asker::Dispatch(want)));
+            soon.into_iter().for_each(|want| self.asking.push(Requester::Dispatch(want)));
         }
         self.decide_settles(&mut open);
         self.decide_others(&mut open);
         if !self.is_closing {
-            self.decide_unasked(&mut open);
+            self.decide_background(&mut open);
         }
         let Batch { changes, replies, actions, .. } = &open.batch;
         if changes.is_empty() && replies.is_empty() && actions.is_empty() {
@@ -346,8 +346,8 @@ impl Pipeline {
         Some((batch, writes))
     }
 
-    /// Deliveries, leases that ran out, and chores.
-    fn decide_unasked(&mut self, open: &mut OpenBatch) {
+    /// Decides deliveries, lease expiries and chores.
+    fn decide_background(&mut self, open: &mut OpenBatch) {
         self.decide_dispatch(open);
         self.shard.answer_polls();
         self.decide_lease_expiries(open);
@@ -355,19 +355,20 @@ impl Pipeline {
         self.decide_upkeep(open);
     }
 
-    /// Chores that may take reads: those whose reads are known wait for them, the others are decided at once.
+    /// Decides chores that may need reads. If the reads are known, the chore waits for them;
+    /// otherwise it is decided at once.
     fn decide_chores(&mut self, open: &mut OpenBatch) {
         for chore in self.shard.chores_with_reads(self.now) {
             let work = Work::Chore(chore);
             if self.shard.reads(&work).is_empty() {
-                self.decide_own(open, work)
+                self.decide_internal(open, work)
             } else {
                 self.arrive(None, work)
             }
         }
     }
 
-    /// One step at a time, each on what the one before it changed.
+    /// Decides maintenance one step at a time, each on the state that the previous one left.
     fn decide_upkeep(&mut self, open: &mut OpenBatch) {
         if !self.shard.has_chores(self.now) {
             return;
@@ -409,11 +410,11 @@ impl Pipeline {
         let (shard, now) = (&self.shard, self.now);
         let damaged = rows.iter().find_map(|answer| answer.damaged.clone());
         let decided = match damaged.filter(|_| !item.work.reads_damaged()) {
-            // Never taken for absent: nothing is decided on it.
+            // A damaged row is never treated as absent, and nothing is decided on it.
             Some(damaged) => Err(damaged.into()),
             None => catch_unwind(AssertUnwindSafe(|| shard.decide(now, &item.work, &found)))
                 .unwrap_or_else(|_| {
-                    // Deciding changes nothing, so a defect in it stops this command and nothing else.
+                    // Deciding changes nothing, so a panic affects only this command.
                     self.defects += 1;
                     Err(Rejection::Poisonous.into())
                 }),
@@ -445,7 +446,7 @@ impl Pipeline {
                 if let Work::ExpireLease(hold) = item.work {
                     self.stuck.insert(hold);
                 }
-                self.found_damage(damaged);
+                self.report_damage(damaged);
             }
         }
     }
@@ -466,14 +467,14 @@ impl Pipeline {
             delivered += decision.actions.len();
             for note in &decision.volatile {
                 if let VolatileChange::Loading(want) = note {
-                    self.asking.push(Asker::Dispatch(*want));
+                    self.asking.push(Requester::Dispatch(*want));
                 }
             }
             self.record(open, None, decision);
         }
     }
 
-    /// One run of the shard's dispatch; where it has a defect, the group is passed over.
+    /// Decides one run of the shard's dispatch. If it panics, the group is skipped.
     fn dispatch(&mut self) -> Option<Decision> {
         let (shard, now) = (&self.shard, self.now);
         let run = catch_unwind(AssertUnwindSafe(|| shard.dispatch(now)));
@@ -489,12 +490,12 @@ impl Pipeline {
             if open.is_full(&self.config) {
                 return;
             }
-            self.decide_own(open, Work::ExpireLease(hold));
+            self.decide_internal(open, Work::ExpireLease(hold));
         }
     }
 
-    /// Decides what the shard does by itself.
-    fn decide_own(&mut self, open: &mut OpenBatch, work: Work) {
+    /// Decides work of the shard itself.
+    fn decide_internal(&mut self, open: &mut OpenBatch, work: Work) {
         self.next_item += 1;
         let item = Item { id: self.next_item, ticket: None, work, waits: false };
         self.decide_item(open, item);
@@ -504,7 +505,7 @@ impl Pipeline {
         let Decision { reply, changes, actions, .. } = decision;
         for change in &changes {
             open.weigh(change);
-            if let Some((key, row)) = pack::looked_up(change) {
+            if let Some((key, row)) = pack::record_row(change) {
                 self.overlay.put(open.batch.no, key, row);
             }
         }
@@ -513,7 +514,8 @@ impl Pipeline {
         open.batch.replies.extend(ticket.map(|ticket| (ticket, Ok(reply))));
     }
 
-    /// Deliveries that are half over before they could be shown go back.
+    /// Releases a durable batch. If more than half of a delivery's lease has passed, the delivery
+    /// is given back.
     fn release(&mut self, batch: Arc<Batch>) -> Release {
         let mut withheld = BTreeSet::new();
         for effect in &batch.actions {
@@ -521,7 +523,7 @@ impl Pipeline {
                 && self.now.since(batch.now) > u64::from(delivery.lease_ms) / 2
             {
                 withheld.insert(delivery.hold);
-                self.shard.ask_again(*consumer);
+                self.shard.requeue(*consumer);
                 self.arrive(None, Work::Command(Command::GiveBack(delivery.hold)));
             }
         }

@@ -1,22 +1,22 @@
-//! Which shard something is on. Chosen by name alone, so that every node agrees and nothing is looked up;
-//! the number of shards is chosen once, when a storage is made.
+//! The shard of a topic or effect. It depends on the name alone, so that all nodes agree without a
+//! lookup. The number of shards is fixed when a storage is created.
 
 use crate::id::ShardId;
 
-/// The dead letters of a topic are where the topic is.
+/// The prefix of dead-letter topics. A dead-letter topic is on the shard of its source topic.
 const DEAD_LETTERS: &str = "dlq.";
 
-/// The shard of a topic, and of everything under it.
+/// Returns the shard of a topic, its groups and its messages.
 pub fn shard_of_topic(namespace: &str, topic: &str, shards: u32) -> ShardId {
     shard_of(&[namespace, topic.strip_prefix(DEAD_LETTERS).unwrap_or(topic)], shards)
 }
 
-/// Whether a topic is one of dead letters.
+/// Whether a topic is a dead-letter topic.
 pub(crate) fn is_dead_letters(topic: &str) -> bool {
     topic.starts_with(DEAD_LETTERS)
 }
 
-/// The shard of an effect that belongs to no delivery.
+/// Returns the shard of an effect that belongs to no delivery.
 pub fn shard_of_effect(namespace: &str, scope: &str, key: &str, shards: u32) -> ShardId {
     shard_of(&[namespace, scope, key], shards)
 }
@@ -27,7 +27,7 @@ fn shard_of(names: &[&str], shards: u32) -> ShardId {
     }
     let mut hasher = blake3::Hasher::new_derive_key("driftq placement v1");
     for name in names {
-        // With their lengths, so that no two lists of names read the same.
+        // The lengths are hashed too, so that different lists of names have different inputs.
         hasher.update(&(name.len() as u64).to_be_bytes()).update(name.as_bytes());
     }
     let hash = hasher.finalize();
@@ -39,7 +39,7 @@ fn shard_of(names: &[&str], shards: u32) -> ShardId {
 mod tests {
     use super::*;
 
-    /// A topic that moved would be lost: what is written here never changes.
+    /// A topic on another shard would be lost, so these values must never change.
     #[test]
     fn names_stay_where_they_are() {
         let shards: Vec<u32> = ["orders", "receipts", "refunds", "dlq.orders"]

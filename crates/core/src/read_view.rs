@@ -1,8 +1,8 @@
-//! Rows that deciding looks up.
+//! The rows that deciding looks up.
 //!
-//! What is found = rows the engine answered, overlaid by everything decided since that the engine may
-//! not have had when it answered: batches that were not durable when the read began, and what the batch
-//! under way has decided so far. One type does the overlay; nothing else looks rows up.
+//! A read view is the rows that the engine returned, overlaid by all decisions that the engine may
+//! not have had: batches that were not durable when the read began, and the decisions of the
+//! current batch. One type applies the overlay, and no other code looks up rows.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -21,24 +21,24 @@ use crate::refusal::Refusal;
 use crate::row::{Columns, Hash16, Key, Place, Read, RecordKind, Row, Table, Write, following};
 use crate::time::Timestamp;
 
-/// One lookup and the rows the engine had for it.
+/// One lookup and the rows that the engine returned for it.
 #[derive(Debug, Clone)]
 pub(crate) struct LookupResult {
     pub(crate) lookup: Lookup,
     pub(crate) rows: Vec<Row>,
-    /// What is wrong with the first row that is damaged.
+    /// The damage of the first damaged row.
     pub(crate) damaged: Option<Damaged>,
 }
 
 impl Lookup {
-    /// How an engine is asked.
+    /// Returns the engine's read for this lookup.
     pub(crate) fn read(&self) -> Read {
         match self.clone() {
             Lookup::Row(key) => Read::Key(key),
             Lookup::Message { topic, lane, offset } => {
                 Read::pages(topic, lane, offset, 1, usize::MAX)
             }
-            Lookup::PageAt { topic, lane, offset } => Read::Range {
+            Lookup::PageBounds { topic, lane, offset } => Read::Range {
                 from: Key::Page { topic, lane, last: offset },
                 to: Key::Page { topic, lane, last: NUMBER_MAX },
                 reverse: false,
@@ -88,7 +88,7 @@ impl Lookup {
                 bodies: true,
             },
             Lookup::Unending { from } => {
-                // Where to go on comes from clients: before the first are all that have an end.
+                // `from` comes from clients. Below the first place are the records that expire.
                 let from = from.max(Place::FIRST);
                 Read::Unending { kind: RecordKind::Effect, from, rows: EFFECT_ROWS_MAX }
             }
@@ -101,7 +101,7 @@ impl Lookup {
 }
 
 fn pointers(topic: TopicId, dataset: Hash16, after: &str) -> Range<Key> {
-    // The least text behind it: no partition key has a control character.
+    // The smallest text after it, because partition keys have no control characters.
     let partition_key =
         if after.is_empty() { Text::default() } else { format!("{after}\0").into() };
     let next = following(dataset).unwrap_or([u8::MAX; 16]);
@@ -114,20 +114,23 @@ fn dead_rows(topic: TopicId, below: u64, reverse: bool, rows: usize) -> Read {
     Read::Range { from, to, reverse, rows, bytes: usize::MAX, bodies: true }
 }
 
-/// What one command may look at.
+/// The rows that one command may read.
 pub(crate) struct ReadView<'a> {
     answers: &'a [LookupResult],
     overlay: &'a Overlay,
 }
 
 impl<'a> ReadView<'a> {
-    /// Answers come in the order of their lookups.
+    /// Creates a view. `answers` must be sorted by lookup.
     pub(crate) fn new(answers: &'a [LookupResult], overlay: &'a Overlay) -> ReadView<'a> {
-        debug_assert!(answers.is_sorted_by(|a, b| a.lookup <= b.lookup), "they are searched");
+        debug_assert!(
+            answers.is_sorted_by(|a, b| a.lookup <= b.lookup),
+            "binary search needs sorted answers"
+        );
         ReadView { answers, overlay }
     }
 
-    /// The row of a key, if there is one.
+    /// Returns the row of a key, if it exists.
     pub(crate) fn row(&self, key: Key) -> Result<Option<&'a Row>, Reads> {
         if let Some(decided) = self.overlay.row(&key) {
             return Ok(decided);
@@ -140,7 +143,7 @@ impl<'a> ReadView<'a> {
         at.map(|at| &*self.answers[at].rows).map_err(|_| vec![lookup])
     }
 
-    /// Pages of a lane from the one that holds `from` on.
+    /// Returns the pages of a lane from the one that holds `from` on.
     pub(crate) fn pages(
         &self,
         topic: TopicId,
@@ -151,7 +154,8 @@ impl<'a> ReadView<'a> {
         Ok(self.overlay.run(topic, lane, from, rows)?)
     }
 
-    /// Pages of a lane from the one that holds `from` on, damaged ones too, and how far they are all there is.
+    /// Returns the pages of a lane from the one that holds `from` on, including damaged ones, and
+    /// the offset up to which they are complete.
     pub(crate) fn page_states(
         &self,
         topic: TopicId,
@@ -161,27 +165,27 @@ impl<'a> ReadView<'a> {
         let rows = self.answer(Lookup::Pages { topic, lane, from })?;
         let (rows, end) = self.overlay.page_rows(topic, lane, from, rows);
         let state = |row: &Row| {
-            let at = PageAt::of(row).map_or(Timestamp(0), |page| page.at);
+            let at = PageBounds::of(row).map_or(Timestamp(0), |page| page.at);
             PageState { last: last_of(row), at, content: open_page(row) }
         };
         Ok((rows.into_iter().map(state).collect(), end))
     }
 
-    /// Where the page is that holds `offset`, or the next there is.
+    /// Returns the bounds of the page that holds `offset`, or of the next page.
     pub(crate) fn page_at(
         &self,
         topic: TopicId,
         lane: Lane,
         offset: Offset,
-    ) -> Result<Option<PageAt>, Reads> {
-        let answered = self.answer(Lookup::PageAt { topic, lane, offset })?.first();
+    ) -> Result<Option<PageBounds>, Reads> {
+        let answered = self.answer(Lookup::PageBounds { topic, lane, offset })?.first();
         let decided = self.overlay.pages(topic, lane, offset).next();
         let nearest =
             answered.into_iter().chain(decided).min_by(|one, other| one.key.cmp(&other.key));
-        Ok(nearest.and_then(PageAt::of))
+        Ok(nearest.and_then(PageBounds::of))
     }
 
-    /// Dead letters of a `dlq.` topic whose number is below `below`, newest first.
+    /// Returns the dead letters of a `dlq.` topic whose number is below `below`, newest first.
     pub(crate) fn newest_dead(&self, topic: TopicId, below: u64) -> Result<DeadSlice<'a>, Reads> {
         let answered = self.answer(Lookup::Newest { topic, below })?;
         let lowest = answered.last().filter(|_| answered.len() >= DEAD_ROWS_MAX).map(seq_of);
@@ -189,7 +193,7 @@ impl<'a> ReadView<'a> {
         Ok(DeadSlice { rows: rows.into_values().rev().collect(), next: lowest })
     }
 
-    /// The oldest dead letters of a `dlq.` topic, oldest first.
+    /// Returns the oldest dead letters of a `dlq.` topic, oldest first.
     pub(crate) fn oldest_dead(&self, topic: TopicId) -> Result<DeadSlice<'a>, Reads> {
         let answered = self.answer(Lookup::Oldest { topic })?;
         let highest = answered.last().filter(|_| answered.len() >= DEAD_DROPPED_MAX).map(seq_of);
@@ -198,7 +202,7 @@ impl<'a> ReadView<'a> {
         Ok(DeadSlice { rows: rows.into_values().collect(), next })
     }
 
-    /// Effects begun under an open entry, by their hashes.
+    /// Returns the hashes of the effects begun under an open entry.
     pub(crate) fn held(
         &self,
         generation: Generation,
@@ -211,7 +215,8 @@ impl<'a> ReadView<'a> {
         Ok(keys.filter_map(|key| hash_of(&key)).collect())
     }
 
-    /// Effects begun under entries of a stretch, by their hashes, and how far they are all there are.
+    /// Returns the hashes of the effects begun under entries in `from..to`, and the offset up to
+    /// which they are complete.
     pub(crate) fn held_within(
         &self,
         generation: Generation,
@@ -220,7 +225,8 @@ impl<'a> ReadView<'a> {
         to: Offset,
     ) -> Result<(BTreeSet<Hash16>, Offset), Reads> {
         let answered = self.answer(Lookup::HeldWithin { generation, lane, from, to })?;
-        // The last entry may have more than were read. It has fewer than a read brings, so it is not the first.
+        // The last entry may have more effects than were read. An entry has fewer than one read
+        // returns, so the last entry is not the first.
         let last = answered.last().filter(|_| answered.len() >= HELD_ROWS_MAX);
         let end = last.and_then(|row| offset_of(&row.key)).unwrap_or(to);
         let key = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
@@ -229,7 +235,8 @@ impl<'a> ReadView<'a> {
         Ok((within.filter_map(|key| hash_of(&key)).collect(), end))
     }
 
-    /// How many effects were begun under each entry of a stretch. As many as there may be, where not all were read.
+    /// Returns how many effects were begun under each entry in `from..to`. Where not all were read,
+    /// it returns the maximum.
     pub(crate) fn held_by_offset(
         &self,
         generation: Generation,
@@ -250,7 +257,7 @@ impl<'a> ReadView<'a> {
         Ok(counts)
     }
 
-    /// Messages on their way to another shard, in order and without gap.
+    /// Returns the messages in the outbox for another shard, in order and without gaps.
     pub(crate) fn outbox(&self, target: ShardId, from: u64) -> Result<Vec<&'a Row>, Reads> {
         let answered = self.answer(Lookup::Outbox { target, from })?;
         let key = |seq| Key::Outbox { target, seq };
@@ -259,7 +266,7 @@ impl<'a> ReadView<'a> {
         Ok(in_order.map(|(_, (_, row))| row).collect())
     }
 
-    /// What messages of a block went through, oldest first.
+    /// Returns the history rows of a block, oldest first.
     pub(crate) fn history(
         &self,
         topic: TopicId,
@@ -271,7 +278,8 @@ impl<'a> ReadView<'a> {
         Ok(self.overlay.merged(of(block)..of(block + 1), answered).into_values().collect())
     }
 
-    /// Pointers of a version of a dataset behind that partition key, in order; whether these are all.
+    /// Returns the pointers of a version of a dataset after the partition key `after`, in order,
+    /// and whether the list is complete.
     pub(crate) fn pointers(
         &self,
         topic: TopicId,
@@ -282,7 +290,8 @@ impl<'a> ReadView<'a> {
         let answered = self.answer(Lookup::Pointers { topic, dataset, after })?;
         let last = answered.last().filter(|_| answered.len() >= POINTER_ROWS_MAX);
         let is_all = last.is_none();
-        // What was decided behind the last that the engine told may have others before it.
+        // After the last row that the engine returned, there may be rows that were not read. So
+        // newer decisions count only up to that row.
         if let Some(Key::Pointer { partition_key, .. }) = last.map(|row| &row.key) {
             range.end = pointers(topic, dataset, partition_key).start;
         }
@@ -290,20 +299,22 @@ impl<'a> ReadView<'a> {
         Ok((rows, is_all))
     }
 
-    /// Rows of an audit chain from the one that holds the record `from` on; there may be gaps.
+    /// Returns the rows of an audit chain from the one that holds the record `from` on. There may
+    /// be gaps.
     pub(crate) fn audit(&self, namespace: Hash16, from: u64) -> Result<Vec<&'a Row>, Reads> {
         let answered = self.answer(Lookup::Audit { namespace, from })?;
         let key = |last| Key::Audit { namespace, last };
         Ok(self.overlay.merged(key(from)..key(NUMBER_MAX), answered).into_values().collect())
     }
 
-    /// Effects without an end, by their places from `from` on, and where to go on.
+    /// Returns effects without an expiry, ordered by place from `from` on, and where the list
+    /// continues.
     pub(crate) fn unending(&self, from: Place) -> Result<(Vec<&'a Row>, Option<Place>), Reads> {
         let answered = self.answer(Lookup::Unending { from })?;
         let last = answered.last().filter(|_| answered.len() >= EFFECT_ROWS_MAX);
         let next = last.and_then(Place::of).and_then(Place::following);
         let effect = |hash| Key::Record { kind: RecordKind::Effect, hash };
-        // What was decided since is not in the order of places, but little.
+        // Newer decisions are not ordered by place, but there are few.
         let rows = self.overlay.merged(effect([0; 16])..effect([u8::MAX; 16]), answered);
         let is_asked_for = |place: &Place| *place >= from && next.is_none_or(|next| *place < next);
         let placed = rows.into_values().filter_map(|row| Place::of(row).map(|place| (place, row)));
@@ -312,7 +323,8 @@ impl<'a> ReadView<'a> {
         Ok((placed.into_values().collect(), next))
     }
 
-    /// The buckets of records from `from` on, in order. Commits under way may have changed them since.
+    /// Returns the buckets of records from `from` on, in order. Commits in flight may have changed
+    /// them.
     pub(crate) fn ending(&self, from: u64) -> Result<Vec<u64>, Reads> {
         let bucket = |row: &Row| {
             if let Columns::Record { bucket, .. } = row.columns { Some(bucket) } else { None }
@@ -320,7 +332,7 @@ impl<'a> ReadView<'a> {
         Ok(self.answer(Lookup::Ending { from })?.iter().filter_map(bucket).collect())
     }
 
-    /// A message that is known to be stored. That it is not found is damage.
+    /// Returns a message that must be stored. If it is missing, that is damage.
     pub(crate) fn message(
         &self,
         topic: TopicId,
@@ -331,7 +343,7 @@ impl<'a> ReadView<'a> {
         stored.ok_or_else(|| missing(topic, lane, offset).into())
     }
 
-    /// A message that may be gone.
+    /// Returns a message, or None if it was deleted.
     pub(crate) fn stored(
         &self,
         topic: TopicId,
@@ -350,7 +362,7 @@ impl<'a> ReadView<'a> {
         Ok(Some(page.messages[(offset - page.base) as usize].message.clone()))
     }
 
-    /// The last error of an open entry that has one.
+    /// Returns the last error of an open entry that has one.
     pub(crate) fn note(
         &self,
         generation: Generation,
@@ -362,7 +374,7 @@ impl<'a> ReadView<'a> {
     }
 }
 
-/// The page of a message that must be there is not.
+/// Returns the damage for a message whose page is missing.
 pub(crate) fn missing(topic: TopicId, lane: Lane, offset: Offset) -> Damaged {
     Damaged {
         key: format!("page of topic {topic}, lane {lane}, offset {offset}"),
@@ -372,28 +384,28 @@ pub(crate) fn missing(topic: TopicId, lane: Lane, offset: Offset) -> Damaged {
 }
 
 fn holds(row: &Row, offset: Offset) -> bool {
-    PageAt::of(row).is_some_and(|page| page.base <= offset)
+    PageBounds::of(row).is_some_and(|page| page.base <= offset)
 }
 
-/// Where a page begins and ends, and when it was stored.
+/// The bounds of a page, and when it was stored.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PageAt {
+pub(crate) struct PageBounds {
     pub(crate) base: Offset,
     pub(crate) last: Offset,
     pub(crate) at: Timestamp,
 }
 
-impl PageAt {
-    fn of(row: &Row) -> Option<PageAt> {
+impl PageBounds {
+    fn of(row: &Row) -> Option<PageBounds> {
         let (&Key::Page { last, .. }, &Columns::Page { base, at, .. }) = (&row.key, &row.columns)
         else {
             return None;
         };
-        Some(PageAt { base, last, at })
+        Some(PageBounds { base, last, at })
     }
 }
 
-/// A page, whole or damaged.
+/// A page, valid or damaged.
 pub(crate) struct PageState {
     /// Its last offset.
     pub(crate) last: Offset,
@@ -403,7 +415,7 @@ pub(crate) struct PageState {
 }
 
 impl PageState {
-    /// The lane's byte total before the page, unless the page is damaged.
+    /// Returns the lane's byte total before the page, unless the page is damaged.
     pub(crate) fn bytes_before(&self) -> Option<u64> {
         self.content.as_ref().ok()?.messages.first().map(|kept| kept.bytes_before)
     }
@@ -413,18 +425,19 @@ fn last_of(row: &Row) -> Offset {
     if let Key::Page { last, .. } = row.key { last } else { 0 }
 }
 
-/// Pages of a lane, in order, and how far they are all there is.
+/// Pages of a lane, in order, and the offset up to which they are complete.
 #[derive(Debug)]
 pub(crate) struct PageRun {
     pub(crate) pages: Vec<Page>,
-    /// Below this nothing is stored but what these pages hold. The greatest: nor is there above.
+    /// Below this offset no other messages are stored. `Offset::MAX`: nor above it.
     pub(crate) end: Offset,
 }
 
-/// Dead letters in the order that was asked for.
+/// Dead letters in the requested order.
 pub(crate) struct DeadSlice<'a> {
     pub(crate) rows: Vec<&'a Row>,
-    /// Beyond which number there may be more: below it for the newest, from it on for the oldest.
+    /// The number after which there may be more: below it for the newest, from it on for the
+    /// oldest.
     pub(crate) next: Option<u64>,
 }
 
@@ -440,18 +453,18 @@ fn offset_of(key: &Key) -> Option<Offset> {
     if let Key::Held { offset, .. } = key { Some(*offset) } else { None }
 }
 
-/// What a read for dispatch brings.
+/// The result of a read for dispatch.
 #[derive(Debug)]
 pub(crate) enum PrefetchResult {
     /// Pages in order.
     Pages(PageRun),
-    /// A message to be delivered again.
+    /// A message for a retry.
     Retry { message: Arc<Message>, last_error: Text },
-    /// What was asked for is no longer of use.
+    /// The message is no longer needed.
     Nothing,
 }
 
-/// Rows decided and perhaps not durable.
+/// Rows that are decided but may not be durable yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overlay {
     rows: BTreeMap<Key, (BatchNo, Option<Row>)>,
@@ -475,7 +488,7 @@ fn is_looked_up(table: Table) -> bool {
 }
 
 impl Overlay {
-    /// A row as decided in `batch`.
+    /// Adds a row as decided in `batch`.
     pub(crate) fn put(&mut self, batch: BatchNo, key: Key, row: Option<Row>) {
         self.rows.insert(key.clone(), (batch, row));
         match self.by_batch.back_mut() {
@@ -484,7 +497,7 @@ impl Overlay {
         }
     }
 
-    /// The rows of a batch that was closed.
+    /// Adds the rows of a closed batch.
     pub(crate) fn close(&mut self, batch: BatchNo, writes: &[Write]) {
         for write in writes {
             match write {
@@ -494,7 +507,8 @@ impl Overlay {
                 Write::Delete(key) if is_looked_up(key.table()) => {
                     self.put(batch, key.clone(), None)
                 }
-                // What ranges delete is dead by rule: whether it is found makes no difference.
+                // Ranges delete only rows that are dead by rule, so it does not matter whether a
+                // lookup returns them.
                 Write::Put(_)
                 | Write::Delete(_)
                 | Write::DeleteRange { .. }
@@ -505,7 +519,8 @@ impl Overlay {
         }
     }
 
-    /// Batches up to `through` were durable before any read began whose answer is still to be used.
+    /// Drops the batches up to `through`. They were durable before any read began whose result is
+    /// still needed.
     pub(crate) fn forget(&mut self, through: BatchNo) {
         while let Some((batch, _)) = self.by_batch.front()
             && *batch <= through
@@ -527,7 +542,8 @@ impl Overlay {
         matches!(self.row(key), Some(None))
     }
 
-    /// Dead letters numbered `from..to`: those the engine answered, and those it may not have had.
+    /// Returns the dead letters numbered `from..to`: those that the engine returned, and newer
+    /// ones.
     fn dead<'a>(
         &'a self,
         topic: TopicId,
@@ -538,7 +554,7 @@ impl Overlay {
         self.merged(Key::Dead { topic, seq: from }..Key::Dead { topic, seq: to }, rows)
     }
 
-    /// Rows of a range: those the engine answered, and those it may not have had.
+    /// Returns the rows of a range: those that the engine returned, and newer ones.
     fn merged<'a>(&'a self, range: Range<Key>, rows: &'a [Row]) -> BTreeMap<Key, &'a Row> {
         let answered = rows.iter().filter(|row| !self.is_gone(&row.key));
         let decided = self.rows.range(range).filter_map(|(_, (_, row))| row.as_ref());
@@ -555,11 +571,11 @@ impl Overlay {
         self.rows.range(of_lane).filter_map(|(_, (_, row))| row.as_ref())
     }
 
-    /// Pages of a lane from `from` on: those the engine answered and those it may not have had.
+    /// Returns the pages of a lane from `from` on: those that the engine returned, and newer ones.
     ///
-    /// How far the engine looked is told by its last page. What was decided since follows only if it
-    /// lies next to that: what is in between may be more than one read brings. An engine that had no
-    /// page at all has looked to the end.
+    /// The engine's last page shows how far the engine read. Newer pages are added only if they
+    /// follow directly, because a gap may hold pages that the read did not return. An engine that
+    /// returned no page has read to the end.
     pub(crate) fn run(
         &self,
         topic: TopicId,
@@ -579,11 +595,11 @@ impl Overlay {
         from: Offset,
         rows: &'a [Row],
     ) -> (Vec<&'a Row>, Offset) {
-        let mut last = rows.last().and_then(PageAt::of).map(|page| page.last);
+        let mut last = rows.last().and_then(PageBounds::of).map(|page| page.last);
         let kept = rows.iter().filter(|row| !self.is_gone(&row.key));
         let mut merged: BTreeMap<Key, &Row> = kept.map(|row| (row.key.clone(), row)).collect();
         for row in self.pages(topic, lane, from) {
-            let Some(page) = PageAt::of(row) else { continue };
+            let Some(page) = PageBounds::of(row) else { continue };
             if last.is_some_and(|last| page.base > last + 1) {
                 break;
             }

@@ -1,8 +1,9 @@
-//! From rows back to a shard: a small machine, fed by whoever can read.
+//! Recovery: rebuilds a shard from its rows. A state machine without I/O; its caller performs the
+//! reads.
 //!
-//! State = small rows, overlaid by the heads from the newest head's `clean` on, in order; then the
-//! blocks of each cursor from its `low` on, and the last row of each audit chain. No page is read, however
-//! long the backlog is.
+//! The state is the small rows, overlaid by the heads from the newest head's `clean` on, in order.
+//! Then come the blocks of each cursor from its `low` on, and the last row of each audit chain.
+//! Recovery reads no pages, however long the backlog is.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,29 +29,30 @@ pub struct Recovery {
     owned: BTreeMap<Generation, GroupId>,
     versions: BTreeMap<(Generation, Lane, u64), BatchNo>,
     dirty_since: BTreeMap<Item, BatchNo>,
-    /// Blocks still to be read, per cursor.
+    /// Blocks to read, per cursor.
     blocks: VecDeque<(GroupId, Generation, Lane, Key)>,
     /// Entries that must be open: the lowest of each cursor.
     lowest: Vec<(GroupId, Generation, Lane, Offset)>,
-    /// Audit chains whose last row is below this are still to be read.
+    /// Audit chains below this key are not read yet.
     chains: Option<Key>,
     clean: BatchNo,
     last: BatchNo,
     stored_now: Timestamp,
 }
 
-/// A shard that is ready to go on.
+/// A recovered shard, ready to serve.
 pub struct Recovered {
     pub(crate) shard: Shard,
     pub(crate) packer: Packer,
     /// The last batch.
     pub last: BatchNo,
-    /// Its time: the authority clock never goes below.
+    /// Its time. The authority clock never goes below it.
     pub now: Timestamp,
 }
 
 impl Recovered {
-    /// The first sentence about it that is not true. `ends` is where the last page of each lane ends.
+    /// Describes the first inconsistency, if there is one. `ends` is where the last page of each
+    /// lane ends.
     pub fn violation(&self, ends: &BTreeMap<(TopicId, Lane), Offset>) -> Option<String> {
         let damaged = self.shard.damaged_blocks().next().map(Damaged::to_string);
         damaged.or_else(|| self.shard.violation()).or_else(|| self.shard.pages_violation(ends))
@@ -58,7 +60,7 @@ impl Recovered {
 }
 
 impl Recovery {
-    /// Begins with nothing read.
+    /// Creates a recovery that has read nothing.
     pub fn new(config: ShardConfig) -> Recovery {
         Recovery {
             shard: Shard::empty(config),
@@ -77,7 +79,7 @@ impl Recovery {
         }
     }
 
-    /// A row that the engine's `load` brings, in any order.
+    /// Accepts a row from the engine's `load`, in any order.
     pub fn row(&mut self, row: Row) -> Result<(), Damaged> {
         pack::verify(&row)?;
         match row.key {
@@ -109,7 +111,7 @@ impl Recovery {
             | Key::History { .. }
             | Key::Audit { .. }
             | Key::Dead { .. } => {
-                return Err(Damaged::of(&row.key, "it is not loaded but looked up"));
+                return Err(Damaged::of(&row.key, "recovery does not load this table"));
             }
         }
         Ok(())
@@ -129,12 +131,12 @@ impl Recovery {
         }
     }
 
-    /// Everything that `load` brings is here: overlays the heads and plans the reading of blocks.
+    /// Overlays the heads and plans the reads of blocks. Called after all rows from `load`.
     pub fn loaded(&mut self) -> Result<(), Damaged> {
         let heads = std::mem::take(&mut self.heads);
         if let Some((last, row)) = heads.last_key_value() {
             let Columns::Head { now, clean, .. } = row.columns else {
-                return Err(Damaged::of(&row.key, "it is no head"));
+                return Err(Damaged::of(&row.key, "it is not a head"));
             };
             (self.last, self.stored_now, self.clean) = (*last, now, clean);
         }
@@ -189,14 +191,14 @@ impl Recovery {
         }
     }
 
-    /// The group whose cursor this is. None: of an older generation, dead by rule.
+    /// Returns the group of a cursor, or None if its generation is old and it is dead by rule.
     fn cursor_owner(&self, item: &CursorItem) -> Option<GroupId> {
         let group = *self.owned.get(&item.generation)?;
         let start = self.shard.groups.get(&group)?.row.cursors.get(item.lane.index())?;
         (start.generation == item.generation).then_some(group)
     }
 
-    /// The next read to make, if any.
+    /// Returns the next read to perform, if any.
     pub fn next_read(&self) -> Option<Read> {
         let Some((_, generation, lane, from)) = self.blocks.front().cloned() else {
             return self.chains.clone().map(last_below);
@@ -212,7 +214,7 @@ impl Recovery {
         })
     }
 
-    /// The answer to [`Recovery::next_read`].
+    /// Accepts the result of [`Recovery::next_read`].
     pub fn read(&mut self, rows: &[Row]) -> Result<(), Damaged> {
         let Some((group, generation, lane, _)) = self.blocks.pop_front() else {
             rows.iter().try_for_each(pack::verify)?;
@@ -246,7 +248,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// The last row of a chain says how far it goes. Before it come those of the next.
+    /// Restores the tip of an audit chain from its last row, and continues with the chain before
+    /// it.
     fn chain(&mut self, row: Option<&Row>) -> Result<(), Damaged> {
         self.chains = None;
         if let Some(row) = row
@@ -260,7 +263,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// Everything was read. A cursor whose lowest entry is not open has lost a block.
+    /// Completes the recovery after the last read. A cursor whose lowest entry is not open has lost
+    /// a block, which is quarantined.
     pub fn finish(mut self) -> Recovered {
         for (group, generation, lane, low) in std::mem::take(&mut self.lowest) {
             let cursor = self.shard.groups[&group].cursor(lane);
@@ -278,7 +282,7 @@ impl Recovery {
     }
 }
 
-/// The last audit row before a key.
+/// Returns the read for the last audit row before a key.
 fn last_below(to: Key) -> Read {
     let from = Key::Audit { namespace: [0; 16], last: 0 };
     Read::Range { from, to, reverse: true, rows: 1, bytes: usize::MAX, bodies: true }

@@ -1,11 +1,12 @@
-//! Rows: what engines store. An engine knows tables, keys, columns and bodies, and no meaning.
+//! Rows, the unit that engines store. An engine knows tables, keys, columns and bodies, but not
+//! their meaning.
 //!
-//! 1. Every key begins with the shard, which travels beside it; within a shard keys are ordered as
-//!    [`Key`] is, and a range never leaves its table.
+//! 1. Every key begins with the shard, which is passed separately. Within a shard, keys are ordered
+//!    as [`Key`] is, and a range never leaves its table.
 //! 2. Keys and columns are plain numbers and texts, so that SQL can count, list and join them.
 //! 3. No number is greater than [`NUMBER_MAX`](crate::NUMBER_MAX).
-//! 4. Rows that are expired, trimmed or of an old generation are dead by rule before they are gone:
-//!    an engine may delete them late and in any order.
+//! 4. Rows that are expired, trimmed or of an old generation are dead by rule before they are
+//!    deleted. An engine may delete them late and in any order.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -15,10 +16,10 @@ use crate::id::{
 };
 use crate::time::Timestamp;
 
-/// Where a row lives.
+/// The table of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
-    /// What a commit says about itself.
+    /// Metadata of commits.
     Head,
     /// Topics.
     Topic,
@@ -38,27 +39,27 @@ pub enum Table {
     Note,
     /// Names of consumers.
     Owner,
-    /// Rows looked up by the hash of their identity, one by one: no range is ever over them but
-    /// [`Read::Unending`] and [`Read::Ending`].
+    /// Rows looked up one by one, by the hash of their identity. Only [`Read::Unending`] and
+    /// [`Read::Ending`] read ranges of them.
     Record,
     /// Dead letters.
     Dead,
-    /// What is still to be deleted.
+    /// Rows that remain to be deleted.
     Garbage,
     /// Effects begun under open entries.
     Held,
-    /// Messages on their way to other shards.
+    /// Messages to be sent to other shards.
     Outbox,
-    /// Where pieces of datasets are.
+    /// Locations of dataset pieces.
     Pointer,
-    /// What messages went through.
+    /// History of messages.
     History,
     /// Packed records of audit chains.
     Audit,
 }
 
 impl Table {
-    /// The table of a number; numbers follow each other.
+    /// Returns the table of a number. Numbers are consecutive from 0.
     pub fn of(number: usize) -> Option<Table> {
         use Table::*;
         let all = [
@@ -73,22 +74,22 @@ impl Table {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum RecordKind {
-    /// A taken idempotency key of a topic.
+    /// An idempotency key in use in a topic.
     Dedupe = 1,
-    /// Where the message of a key went, if that was another shard.
+    /// The target of a keyed message that was routed to another shard.
     Pin = 2,
     /// How a delivery ended.
     Tombstone = 3,
     /// A side effect.
     Effect = 4,
-    /// A commit, to be told again.
+    /// A commit, so that a retry gets the same reply.
     Commit = 5,
-    /// A taken idempotency key of a topic on another shard.
+    /// An idempotency key in use in a topic on another shard.
     Routed = 6,
 }
 
 impl RecordKind {
-    /// The kind of a number.
+    /// Returns the kind of a number.
     pub fn of(number: u8) -> Option<RecordKind> {
         use RecordKind::*;
         let all = [Dedupe, Pin, Tombstone, Effect, Commit, Routed];
@@ -100,20 +101,20 @@ impl RecordKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum MarkKind {
-    /// The first bucket whose records are not gone.
+    /// The first bucket whose records are not deleted.
     Expiry = 1,
     /// The number of the next message to another shard.
     OutboxNext = 2,
-    /// The number of the first that has not arrived there.
+    /// The number of the first message that has not arrived at the other shard.
     OutboxDone = 3,
     /// The number of the next message from another shard.
     Arrived = 4,
-    /// The number after the last message of another shard that was refused.
+    /// The number after the last rejected message from another shard.
     Refused = 5,
 }
 
 impl MarkKind {
-    /// The kind of a number.
+    /// Returns the kind of a number.
     pub fn of(number: u8) -> Option<MarkKind> {
         use MarkKind::*;
         let all = [Expiry, OutboxNext, OutboxDone, Arrived, Refused];
@@ -121,24 +122,25 @@ impl MarkKind {
     }
 }
 
-/// A bucket is the millisecond from which on its records may go. From this one on they are of records that have no
-/// end yet, and say since when those are there. They never go.
+/// The first bucket of records without an expiry. A lower bucket is the millisecond from which its
+/// records may be deleted. Buckets from this one on hold the creation time of records that do not
+/// expire yet, and are never deleted.
 pub const UNENDING: u64 = 1 << 62;
 
-/// Where a record without an end stands among the others: the older first.
+/// The position of a record without an expiry in the list of such records, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Place {
     /// Its bucket.
     pub bucket: u64,
-    /// Tells those of one bucket apart.
+    /// Orders the records of one bucket.
     pub hash: Hash16,
 }
 
 impl Place {
-    /// The least there is.
+    /// The lowest place.
     pub const FIRST: Place = Place { bucket: UNENDING, hash: [0; 16] };
 
-    /// The place of a row, if it is a record without an end.
+    /// Returns the place of a row, if it is a record without an expiry.
     pub fn of(row: &Row) -> Option<Place> {
         match (&row.key, &row.columns) {
             (Key::Record { hash, .. }, Columns::Record { bucket, .. }) if *bucket >= UNENDING => {
@@ -148,14 +150,14 @@ impl Place {
         }
     }
 
-    /// The next one.
+    /// Returns the next place.
     pub(crate) fn following(self) -> Option<Place> {
         let hash = following(self.hash)?;
         Some(Place { hash, ..self })
     }
 }
 
-/// The hash that follows.
+/// Returns the next hash.
 pub(crate) fn following(hash: Hash16) -> Option<Hash16> {
     u128::from_be_bytes(hash).checked_add(1).map(u128::to_be_bytes)
 }
@@ -163,7 +165,7 @@ pub(crate) fn following(hash: Hash16) -> Option<Hash16> {
 /// First 16 bytes of the hash of a record's identity.
 pub type Hash16 = [u8; 16];
 
-/// Names a row within its shard.
+/// Identifies a row within its shard.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Key {
@@ -188,14 +190,14 @@ pub enum Key {
         kind: MarkKind,
         id: u64,
     },
-    /// `last` is the page's last offset, so that "the page that holds o" and "read on from o" are
-    /// one range.
+    /// `last` is the page's last offset, so that "the page that holds offset o" and "all pages from
+    /// o on" are one range.
     Page {
         topic: TopicId,
         lane: Lane,
         last: Offset,
     },
-    /// The batch is part of the key: a block is written anew and its old version deleted, never
+    /// The batch is part of the key: a new version is inserted and the old one deleted, never
     /// updated in place.
     Block {
         generation: Generation,
@@ -238,7 +240,7 @@ pub enum Key {
         dataset: Hash16,
         partition_key: Text,
     },
-    /// As blocks are: never updated in place.
+    /// Never updated in place, like blocks.
     History {
         topic: TopicId,
         lane: Lane,
@@ -253,7 +255,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// The table of this key.
+    /// Returns the table of this key.
     pub fn table(&self) -> Table {
         match self {
             Key::Head { .. } => Table::Head,
@@ -278,7 +280,7 @@ impl Key {
     }
 }
 
-/// What a table has beside key and body.
+/// The columns of a table besides key and body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Columns {
@@ -306,7 +308,7 @@ pub enum Columns {
         bytes: u64,
         at: Timestamp,
     },
-    /// When it is over, and the bucket it goes with. `Timestamp::MAX` is never.
+    /// When it expires (`Timestamp::MAX`: never), and the bucket it is deleted with.
     Record {
         expires: Timestamp,
         bucket: u64,
@@ -325,11 +327,11 @@ pub enum Columns {
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Its name.
+    /// Its key.
     pub key: Key,
-    /// What SQL may want of it.
+    /// Its plain columns, for use in SQL.
     pub columns: Columns,
-    /// The rest: JSON text or packed, by table.
+    /// Its content: JSON text or packed, depending on the table.
     pub body: Bytes,
 }
 
@@ -339,35 +341,37 @@ pub struct Row {
 pub enum Write {
     /// Insert or replace.
     Put(Row),
-    /// Delete one; absent is fine.
+    /// Delete a row, if it exists.
     Delete(Key),
     /// Delete every row of one table with `from <= key < to`.
     DeleteRange { from: Key, to: Key },
-    /// Delete the pages that lie wholly within `from <= offset < to`.
+    /// Delete the pages that lie entirely within `from <= offset < to`.
     Trim { topic: TopicId, lane: Lane, from: Offset, to: Offset },
-    /// Give a record another end; absent is fine.
+    /// Change the expiry of a record, if it exists.
     Touch { key: Key, expires: Timestamp, bucket: u64 },
     /// Delete the records with `from <= bucket < to` and `expires < to`.
     Expire { from: u64, to: u64 },
 }
 
-/// One question to an engine.
+/// One query to an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Read {
-    /// One row, if it is there.
+    /// One row, if it exists.
     Key(Key),
-    /// Rows of one table with `from <= key < to`, in order or in reverse, until `rows` or `bytes` are
-    /// reached (at least one, if there is one). Without `bodies` their bodies are empty.
+    /// Rows of one table with `from <= key < to`, in order or in reverse, until `rows` or `bytes`
+    /// are reached (at least one row, if one exists). Without `bodies` their bodies are empty.
     Range { from: Key, to: Key, reverse: bool, rows: usize, bytes: usize, bodies: bool },
-    /// Records of a kind that have no end, by their places from `from` on, until `rows` are reached.
+    /// Records of a kind without an expiry, ordered by place from `from` on, until `rows` are
+    /// reached.
     Unending { kind: RecordKind, from: Place, rows: usize },
-    /// Records that have an end, by their buckets from `from` on, until `rows` are reached. Their bodies are empty.
+    /// Records with an expiry, ordered by bucket from `from` on, until `rows` are reached. Their
+    /// bodies are empty.
     Ending { from: u64, rows: usize },
 }
 
 impl Read {
-    /// The page that holds `offset`, and those that follow.
+    /// Returns the read for the page that holds `offset` and the pages after it.
     pub fn pages(topic: TopicId, lane: Lane, offset: Offset, rows: usize, bytes: usize) -> Read {
         Read::Range {
             from: Key::Page { topic, lane, last: offset },

@@ -1,20 +1,21 @@
 //! One consumer's connection: a stream of deliveries, or a poll that is answered once.
 //!
-//! A machine like the pipeline. The shell tells it what came from the shard, when the client can take
-//! another line, what time it is and when the client is gone; it says which lines to write and which
-//! commands to send.
+//! A state machine like the pipeline. Its inputs are deliveries from the shard, the time, when the
+//! client can read another line, and when it disconnects. Its outputs are the lines to write and
+//! the commands to send.
 //!
 //! # Guarantees
 //!
-//! 1. A delivery is yielded at most once; one that was never yielded goes back, uncounted, when the
-//!    connection ends.
-//! 2. A delivery that was yielded is not given back here, since its worker may have it, unless the client stalls before
-//!    it has taken the line ([`Session::confirm`]).
-//! 3. Nothing waits here without bound: the shard sends no more than the consumer's credit.
-//! 4. A delivery that the client does not take goes back before its lease expires: a connection whose client takes
-//!    nothing for a quarter of a lease, at most 30 s, is over. So no attempt is counted that the client was not shown.
+//! 1. A delivery is yielded at most once. If it was never yielded, it is given back, uncounted,
+//!    when the connection ends.
+//! 2. A delivery that was yielded is not given back, because its worker may have it. The exception
+//!    is a client that stalls before it has read the line ([`Session::confirm`]).
+//! 3. The queue is bounded: the shard sends no more than the consumer's credit.
+//! 4. A delivery that the client does not read is given back before its lease expires. If the
+//!    client reads nothing for a quarter of a lease, at most 30 s, the connection ends. So no
+//!    attempt is counted that the client has not received.
 //!
-//! Times are of the shell's own clock: only spans matter.
+//! Times are from the shell's own clock; only differences matter.
 
 use std::collections::VecDeque;
 
@@ -23,26 +24,26 @@ use crate::command::{Command, LeaseId};
 use crate::id::ConsumerId;
 use crate::time::Timestamp;
 
-/// An idle stream says something this often, so that proxies and clients know it lives.
+/// Heartbeat interval of an idle stream, so that proxies and clients know that it is alive.
 pub const HEARTBEAT_MS: u64 = 15_000;
-/// A client that takes nothing for so long while something waits for it is gone.
+/// A client that reads nothing for this long, while a line waits for it, is disconnected.
 pub const STALLED_MS: u64 = 30_000;
 
-/// What a client is to read next.
+/// The next line for a client.
 #[derive(Debug)]
 pub enum Line {
     /// A delivery.
     Delivery(Box<Delivery>),
-    /// Nothing new: a blank line.
+    /// A blank line.
     Heartbeat,
 }
 
-/// How a connection takes its deliveries.
+/// How a connection receives its deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// One after the other, for ever.
+    /// One after the other, until the connection ends.
     Stream,
-    /// Those of one batch, or none if nothing comes until then.
+    /// The deliveries of one batch, or none if there are none by `until`.
     Poll { until: Timestamp },
 }
 
@@ -51,26 +52,26 @@ enum Kind {
 pub struct Session {
     consumer: ConsumerId,
     kind: Kind,
-    /// Delivered by the shard and not yielded.
+    /// Delivered by the shard, but not yet yielded.
     queue: VecDeque<Box<Delivery>>,
-    /// Yielded, and perhaps still in a buffer of ours.
+    /// Yielded, but perhaps still in the server's buffers.
     unconfirmed: Vec<LeaseId>,
-    /// The shortest patience with any of them.
+    /// The shortest read timeout of these deliveries.
     unconfirmed_ms: u64,
     /// When a line was last yielded.
     yielded_at: Timestamp,
-    /// Since when something waits to be taken.
+    /// Since when a delivery waits to be read.
     waits_since: Option<Timestamp>,
     is_over: bool,
 }
 
 impl Session {
-    /// A stream of a consumer that joined.
+    /// Creates the stream of a consumer that joined.
     pub fn stream(consumer: ConsumerId, now: Timestamp) -> Session {
         Session::new(consumer, Kind::Stream, now)
     }
 
-    /// A poll that waits for `wait_ms`.
+    /// Creates a poll that waits for `wait_ms`.
     pub fn poll(consumer: ConsumerId, now: Timestamp, wait_ms: u64) -> Session {
         Session::new(consumer, Kind::Poll { until: now.after(wait_ms) }, now)
     }
@@ -88,7 +89,8 @@ impl Session {
         }
     }
 
-    /// The shard delivered. What comes too late goes back.
+    /// Queues a delivery from the shard. After the end of the connection, returns the command that
+    /// gives it back.
     #[must_use = "the command must be sent"]
     pub fn deliver(&mut self, now: Timestamp, delivery: Box<Delivery>) -> Option<Command> {
         if self.is_over {
@@ -99,7 +101,7 @@ impl Session {
         None
     }
 
-    /// The client can take a line. None: there is none yet.
+    /// Returns the next line for a client that can read one, or None if there is none yet.
     pub fn pull(&mut self, now: Timestamp) -> Option<Line> {
         if self.is_over {
             return None;
@@ -107,7 +109,7 @@ impl Session {
         let line = match self.queue.pop_front() {
             Some(delivery) => {
                 self.unconfirmed.push(delivery.hold);
-                self.unconfirmed_ms = self.unconfirmed_ms.min(patience_ms(&delivery));
+                self.unconfirmed_ms = self.unconfirmed_ms.min(read_timeout_ms(&delivery));
                 Line::Delivery(delivery)
             }
             None if self.heartbeat_at() <= now => Line::Heartbeat,
@@ -125,7 +127,7 @@ impl Session {
         }
     }
 
-    /// Whether the connection has come to its end: the client stalls, or the poll has its answer.
+    /// Whether the connection must end: the client stalls, or the poll has its answer.
     pub fn is_due(&self, now: Timestamp) -> bool {
         let is_stalled = self.stalled_at() <= now;
         let is_answered = match self.kind {
@@ -135,9 +137,10 @@ impl Session {
         is_stalled || is_answered
     }
 
-    /// When a client that takes nothing until then is gone; never while nothing waits for it.
+    /// Returns when a client counts as stalled if it reads nothing before. Never while nothing
+    /// waits for it.
     pub fn stalled_at(&self) -> Timestamp {
-        let shortest = self.queue.iter().map(|delivery| patience_ms(delivery)).min();
+        let shortest = self.queue.iter().map(|delivery| read_timeout_ms(delivery)).min();
         let shortest = shortest.unwrap_or(STALLED_MS).min(STALLED_MS);
         let waits = self.waits_since.map(|since| since.after(shortest));
         let is_unconfirmed = !self.unconfirmed.is_empty() && self.kind == Kind::Stream;
@@ -145,30 +148,30 @@ impl Session {
         [waits, yielded].into_iter().flatten().min().unwrap_or(Timestamp::MAX)
     }
 
-    /// The client has room for another line: it has taken all that were yielded before.
+    /// Confirms all yielded lines: a client that can read another line has read those before it.
     pub fn confirm(&mut self) {
         self.unconfirmed.clear();
         self.unconfirmed_ms = STALLED_MS;
     }
 
-    /// How long the client may leave lines where they are that were yielded and that it has not taken.
-    pub fn patience_ms(&self) -> u64 {
+    /// Returns how long the client may leave yielded lines unread.
+    pub fn read_timeout_ms(&self) -> u64 {
         self.unconfirmed_ms
     }
 
-    /// Lines that a client which stalls, or is gone, has not taken. They go back.
+    /// Gives back the yielded lines that a stalled or disconnected client has not read.
     #[must_use = "the commands must be sent"]
     pub fn take_unconfirmed(&mut self) -> Vec<Command> {
         self.unconfirmed_ms = STALLED_MS;
         self.unconfirmed.drain(..).map(Command::GiveBack).collect()
     }
 
-    /// Whether nothing waits to be taken.
+    /// Whether no delivery waits to be read.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// When to look again if nothing happens before.
+    /// Returns when to check again if nothing happens before.
     pub fn next_deadline(&self) -> Timestamp {
         let until = match self.kind {
             Kind::Stream => self.heartbeat_at(),
@@ -177,7 +180,8 @@ impl Session {
         self.stalled_at().min(until)
     }
 
-    /// Ends the connection: the consumer leaves, and what was not yielded goes back. Once.
+    /// Ends the connection: the consumer leaves, and deliveries that were not yielded are given
+    /// back. A second call returns nothing.
     #[must_use = "the commands must be sent"]
     pub fn end(&mut self) -> Vec<Command> {
         if std::mem::replace(&mut self.is_over, true) {
@@ -188,8 +192,9 @@ impl Session {
     }
 }
 
-/// How long a client may leave a delivery where it is. Half of its lease may have passed in the commit before.
-fn patience_ms(delivery: &Delivery) -> u64 {
+/// Returns how long a client may leave a delivery unread. Half of its lease may have passed during
+/// the commit.
+fn read_timeout_ms(delivery: &Delivery) -> u64 {
     u64::from(delivery.lease_ms) / 4
 }
 
@@ -285,7 +290,7 @@ mod tests {
         assert!(!session.is_due(Timestamp(34_999)));
         assert!(session.is_due(Timestamp(35_000)));
         session.pull(Timestamp(35_000));
-        assert!(!session.is_due(Timestamp(64_999)), "it reads again");
+        assert!(!session.is_due(Timestamp(64_999)), "the client reads again");
         assert!(session.is_due(Timestamp(65_000)));
     }
 
@@ -301,7 +306,7 @@ mod tests {
         assert_eq!(given_back(&session.end()), [0, 1]);
     }
 
-    /// One line may be yielded to a client that grants no room at all.
+    /// One line may be yielded to a client that has no buffer space at all.
     #[test]
     fn a_line_that_was_yielded_and_not_taken_goes_back_when_the_client_stalls() {
         let mut session = Session::stream(ConsumerId(1), Timestamp(0));

@@ -1,14 +1,14 @@
-//! Settings of a topic. A topic stores what was changed; the rest follows the server's defaults.
+//! Settings of a topic. A topic stores only changed settings; others follow the server's defaults.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{ATTEMPTS_MAX, LEASE_MS_MAX, LEASE_MS_MIN};
 
-/// How often and how late a message is tried again.
+/// How often, and after which waits, a message is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetryPolicy {
-    /// Deliveries in all; −1 is for ever.
+    /// Maximum number of deliveries; −1 means no limit.
     pub max_attempts: i32,
     /// The wait after the first failure.
     pub backoff_ms: u64,
@@ -17,7 +17,7 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Whether `spent` deliveries are all there may be.
+    /// Whether `spent` deliveries have reached `max_attempts`.
     pub fn is_exhausted_by(&self, spent: u32) -> bool {
         self.max_attempts >= 0 && i64::from(spent) >= i64::from(self.max_attempts)
     }
@@ -76,19 +76,19 @@ impl From<AutoCreateGroups> for Groups {
     }
 }
 
-/// What becomes of an effect nobody knows the outcome of.
+/// What happens to an effect whose outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDoubt {
     /// Execute again with the same downstream key.
     Retry,
-    /// Ask the provider first.
+    /// Query the provider first.
     Probe,
-    /// Wait for a person.
+    /// Wait until a person resolves it.
     Park,
 }
 
-/// A setting that is there is set, also to null where that means something.
+/// Reads a present setting as `Some`. Null is then a value of the setting, if it allows null.
 fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -113,30 +113,29 @@ impl Serialize for SettingName {
 impl<'de> Deserialize<'de> for SettingName {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<SettingName, D::Error> {
         let name = String::deserialize(from)?;
-        let unknown = || serde::de::Error::custom(format_args!("no setting is called {name:?}"));
+        let unknown = || serde::de::Error::custom(format_args!("unknown setting {name:?}"));
         SettingName::ALL.iter().copied().find(|known| known.stored == name).ok_or_else(unknown)
     }
 }
 
 impl SettingName {
-    /// The setting of that name in the API.
+    /// Returns the setting with that name in the API.
     pub fn of(name: &str) -> Option<SettingName> {
         SettingName::ALL.iter().copied().find(|known| known.name == name)
     }
 
-    /// The name in the API.
+    /// Returns the name in the API.
     pub fn as_str(self) -> &'static str {
         self.name
     }
 }
 
-/// What is to become of a topic's settings. What is in neither part stays as it is; what is in both
-/// is set.
+/// A change of a topic's settings. A setting in neither part is kept. A setting in both is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingsChange {
-    /// These get a value.
+    /// Settings that get a value.
     pub set: SettingsPatch,
-    /// These go back to their defaults.
+    /// Settings that are reset to their defaults.
     pub reset: Vec<SettingName>,
 }
 
@@ -166,7 +165,7 @@ macro_rules! settings {
         }
 
         impl SettingsPatch {
-            /// What differs from the defaults once `change` is made.
+            /// Returns the settings that differ from the defaults after `change`.
             #[must_use]
             pub fn merged(&self, change: &SettingsChange) -> SettingsPatch {
                 let kept = |stored| !change.reset.iter().any(|setting| setting.stored == stored);
@@ -178,7 +177,7 @@ macro_rules! settings {
                 }
             }
 
-            /// The settings that are there.
+            /// Returns the names of the settings that are set.
             pub fn names(&self) -> Vec<SettingName> {
                 let is_set = [$(self.$field.is_some(),)*];
                 SettingName::ALL.iter().zip(is_set).filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect()
@@ -186,7 +185,7 @@ macro_rules! settings {
         }
 
         impl Settings {
-            /// These settings with what `patch` changes.
+            /// Returns these settings with the changes of `patch`.
             #[must_use]
             pub fn with(&self, patch: &SettingsPatch) -> Settings {
                 Settings { $($field: patch.$field.clone().unwrap_or_else(|| self.$field.clone()),)* }
@@ -196,43 +195,43 @@ macro_rules! settings {
 }
 
 settings! {
-    /// The lease of consumers that name none.
+    /// The lease of consumers that request none.
     lease_ms ("lease_ms"): u64 = 30_000,
-    /// Leased at a time per group and partition.
+    /// Maximum number of leased messages per group and partition.
     max_in_flight ("max_in_flight"): u32 = 1_000,
-    /// Leased and waiting for a retry at a time, per group and partition.
+    /// Maximum number of messages that are leased or wait for a retry, per group and partition.
     max_open ("max_open"): u32 = 10_000,
-    /// For messages without their own.
+    /// The retry policy of messages without their own.
     retry_policy ("retry_policy"): RetryPolicy = RetryPolicy { max_attempts: 20, backoff_ms: 1_000, max_backoff_ms: 600_000 },
-    /// Unsettled messages a partition takes.
+    /// Maximum number of unsettled messages of a partition.
     max_backlog_messages ("max_backlog_messages"): u64 = 1_000_000,
-    /// Unsettled bytes (key and value) a partition takes.
+    /// Maximum unsettled bytes (key and value) of a partition.
     max_backlog_bytes ("max_backlog_bytes"): u64 = 1 << 30,
-    /// How long settled messages stay.
+    /// How long settled messages are kept.
     retention_ms ("retention_ms"): u64 = 3_600_000,
-    /// Settled bytes beyond this go earlier.
+    /// Settled messages beyond this number of bytes are deleted earlier.
     retention_bytes ("retention_bytes"): u64 = 1 << 30,
-    /// How long dead letters stay; `None` is for ever.
+    /// How long dead letters are kept. `None` means forever.
     dlq_retention_ms ("dlq_retention_ms"): Option<u64> = None,
-    /// How long an idempotency key is taken.
+    /// How long an idempotency key is kept.
     dedupe_ttl_ms ("dedupe_ttl_ms"): u64 = 604_800_000,
     /// How long the outcome of an effect is kept.
     effect_ttl_ms ("effect_ttl_ms"): u64 = EFFECT_TTL_MS,
-    /// What becomes of doubtful effects under this topic's leases.
+    /// What happens to effects in doubt that belong to this topic's deliveries.
     on_doubt ("on_doubt"): Option<OnDoubt> = None,
     /// The partition of messages without a key.
     unkeyed ("keyless"): Unkeyed = Unkeyed::First,
-    /// Refuse settling by owner alone.
+    /// Reject settling by owner without a token.
     require_token ("require_token"): bool = false,
     /// Whether consuming creates a missing group.
     auto_create_groups ("groups"): AutoCreateGroups = AutoCreateGroups(true),
-    /// Delete groups that have had no consumer for so long; `None` is never.
+    /// Delete groups that have had no consumer for this long. `None` means never.
     group_idle_ms ("group_idle_ms"): Option<u64> = None,
-    /// Keep every delivery and settlement for explain. Not possible yet.
+    /// Keep every delivery and settlement of a message for explain.
     history ("history"): bool = false,
 }
 
-/// How long the outcome of an effect is kept, unless something else is said.
+/// How long the outcome of an effect is kept by default.
 pub(crate) const EFFECT_TTL_MS: u64 = 604_800_000;
 const MINUTE_MS: u64 = 60_000;
 pub(crate) const YEAR_MS: u64 = 365 * 24 * 60 * MINUTE_MS;
@@ -242,12 +241,12 @@ pub(crate) const YEAR_MS: u64 = 365 * 24 * 60 * MINUTE_MS;
 pub struct InvalidSetting {
     /// Its name.
     pub name: &'static str,
-    /// What is wrong with its value.
+    /// Why the value is invalid.
     pub why: String,
 }
 
 impl Settings {
-    /// Rejects what is out of range.
+    /// Rejects values that are out of range.
     pub fn check(&self) -> Result<(), InvalidSetting> {
         let ranges = [
             ("lease_ms", self.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX),
@@ -273,13 +272,13 @@ impl Settings {
             }
         }
         if self.dedupe_ttl_ms < self.effect_ttl_ms {
-            // A key accepted as new must never find an older outcome.
+            // A key accepted as new must never match an older outcome.
             return invalid("dedupe_ttl_ms", "must not be shorter than effect_ttl_ms".to_owned());
         }
         self.retry_policy.check().or_else(|why| invalid("retry_policy", why.to_owned()))
     }
 
-    /// How long the end of a delivery is remembered.
+    /// Returns how long the outcome of a delivery is kept.
     pub fn tombstone_ms(&self) -> u64 {
         crate::limits::TOMBSTONE_MS_MIN.max(self.dedupe_ttl_ms).max(self.retention_ms)
     }

@@ -1,4 +1,4 @@
-//! Points in time. The core never asks what time it is: `now` comes in with the command.
+//! Points in time. The core never reads a clock: `now` is passed in with the command.
 
 use std::fmt;
 
@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// Later than everything.
+    /// The latest time.
     pub const MAX: Timestamp = Timestamp(crate::id::NUMBER_MAX);
 
-    /// The time `ms` milliseconds later.
+    /// Returns the time `ms` milliseconds later.
     pub fn after(self, ms: u64) -> Timestamp {
         Timestamp(self.0.saturating_add(ms)).min(Timestamp::MAX)
     }
 
-    /// Milliseconds from `earlier` to this time; 0 if it is not earlier.
+    /// Returns the milliseconds from `earlier` to this time; 0 if it is not earlier.
     pub fn since(self, earlier: Timestamp) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -32,7 +32,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A span of time as people say it.
+/// Formats a duration for people.
 pub(crate) fn span(ms: u64) -> String {
     const SECOND: u64 = 1_000;
     const MINUTE: u64 = 60 * SECOND;

@@ -1,11 +1,12 @@
 //! Tokens: what a worker sends to settle a delivery, or to finish an effect.
 //!
-//! 1. A token is complete: that of a lease names the message, the group, the generation of its cursor, the
-//!    attempt and when the lease was granted; that of an effect its record and fence.
+//! 1. A token is self-contained. A lease token names the message, the group, the generation of its
+//!    cursor, the attempt and when the lease was granted. An effect token names its record and
+//!    fence.
 //! 2. A token that was not minted with one of the storage's keys is rejected before the core sees it.
 //! 3. A token of one kind is never valid as another kind. In version 2 each kind has a key of its own. In
 //!    version 1 all kinds share one key, so a text is accepted only if its fields encode to exactly its bytes.
-//! 4. The fields are in clear: a token is proof, not a secret about its content.
+//! 4. The fields are not encrypted: a token is a proof, and its content is not secret.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +20,10 @@ use crate::time::Timestamp;
 
 const MAC_BYTES: usize = 32;
 
-/// Longest text of a token; nothing longer is looked at.
+/// Longest text of a token. A longer text is rejected without decoding.
 pub const TOKEN_CHARS_MAX: usize = 512;
 
-/// How a token is written. Every release reads all versions up to its own.
+/// The encoding of a token. Every release reads all versions up to its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TokenVersion {
     /// One key for all kinds.
@@ -39,17 +40,17 @@ pub struct LeaseToken {
     pub restore: u32,
     /// The namespace of the topic.
     pub namespace: Text,
-    /// Where it is decided.
+    /// The shard that decides its commands.
     pub shard: ShardId,
-    /// The topic's life.
+    /// The topic.
     pub topic: TopicId,
     /// The message's lane.
     pub lane: Lane,
-    /// The message's place.
+    /// The message's offset.
     pub offset: Offset,
-    /// The group's life.
+    /// The group.
     pub group: GroupId,
-    /// The cursor's life.
+    /// The cursor's generation.
     pub generation: Generation,
     /// The fence.
     pub attempt: u32,
@@ -64,11 +65,11 @@ pub struct EffectToken {
     pub restore: u32,
     /// The namespace of the effect.
     pub namespace: Text,
-    /// Where it is decided.
+    /// The shard that decides its commands.
     pub shard: ShardId,
     /// The effect's record.
     pub hash: Hash16,
-    /// The life of that record.
+    /// When that record was created.
     pub born: Timestamp,
     /// The fence.
     pub fence: u64,
@@ -83,14 +84,14 @@ pub enum TokenKind {
     Effect,
 }
 
-/// A right that can be proved.
+/// A right that a token can prove.
 pub trait Token: Serialize + DeserializeOwned {
     /// Its kind.
     const KIND: TokenKind;
     /// The start of its text.
     const PREFIX: &'static str;
 
-    /// The namespace of what it is a right to.
+    /// Returns the namespace of the message or effect.
     fn namespace(&self) -> &str;
 }
 
@@ -158,29 +159,29 @@ impl Key {
 
 /// The text is not a token of this storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a token of this server: send it as it was given, unchanged")]
+#[error("not a token of this server; send the token exactly as received")]
 pub struct NotAToken;
 
 impl TokenKeys {
-    /// Mints with `key` under number `current`.
+    /// Creates keys that mint with `key` under number `current`.
     pub fn new(current: u8, key: [u8; 32]) -> TokenKeys {
         TokenKeys { current, keys: BTreeMap::from([(current, Key::new(key))]) }
     }
 
-    /// Accepts tokens made with an older key too.
+    /// Adds an older key, whose tokens are accepted too.
     #[must_use]
     pub fn and(mut self, number: u8, key: [u8; 32]) -> TokenKeys {
         self.keys.insert(number, Key::new(key));
         self
     }
 
-    /// What only nodes of this storage know, and say to each other.
+    /// Returns the secret by which nodes of this storage authenticate to each other.
     pub fn peer_secret(&self) -> String {
         let secret = blake3::derive_key("driftq peers v1", &self.keys[&self.current].stored);
         BASE64URL_NOPAD.encode(&secret)
     }
 
-    /// The text of a token.
+    /// Returns the text of a token.
     pub fn mint<T: Token>(&self, version: TokenVersion, token: &T) -> String {
         let mut bytes = vec![version as u8, self.current];
         bytes = postcard::to_extend(token, bytes).expect("a token has only plain fields");
@@ -189,7 +190,7 @@ impl TokenKeys {
         format!("{}{}", T::PREFIX, BASE64URL_NOPAD.encode(&bytes))
     }
 
-    /// The token of a text, if it was minted here.
+    /// Returns the token of a text, if it was minted with one of these keys.
     pub fn verify<T: Token>(&self, text: &str) -> Result<T, NotAToken> {
         let digits = text.strip_prefix(T::PREFIX).filter(|_| text.len() <= TOKEN_CHARS_MAX);
         let digits = digits.ok_or(NotAToken)?;

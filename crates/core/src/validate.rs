@@ -1,4 +1,4 @@
-//! Which names, keys, owners and lease times a command may have.
+//! Validation of names, keys, owners and lease times.
 
 use crate::command::Rejection;
 use crate::effect::Scope;
@@ -9,7 +9,8 @@ use crate::limits::{
 };
 use crate::name::{GroupName, TopicName};
 
-/// Names are letters, digits, `.`, `_` and `-`, and begin with a letter or digit.
+/// Rejects names that are not of letters, digits, `.`, `_` and `-`, or do not start with a letter
+/// or digit.
 pub(crate) fn check_name(
     field: &'static str,
     name: &str,
@@ -24,7 +25,7 @@ pub(crate) fn check_name(
         Err(Rejection::invalid(
             field,
             format!(
-                "must be 1 to {bytes_max} of A-Z a-z 0-9 . _ - and begin with a letter or digit"
+                "must be 1 to {bytes_max} of A-Z a-z 0-9 . _ - and start with a letter or digit"
             ),
         ))
     }
@@ -62,7 +63,7 @@ pub(crate) fn check_lease(lease_ms: u64) -> Result<(), Rejection> {
 }
 
 impl Scope {
-    /// The scope that `text` names in `namespace`.
+    /// Parses the name of a scope in `namespace`.
     pub fn parse(namespace: &Text, text: &str) -> Result<Scope, Rejection> {
         let wrong = || {
             Rejection::invalid(

@@ -1,4 +1,4 @@
-//! What a shard shows of itself.
+//! Topics, groups and consumers as a shard shows them.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,23 +9,23 @@ use crate::time::Timestamp;
 /// A topic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TopicView {
-    /// Its life.
+    /// Its id.
     pub id: TopicId,
     /// Its name.
     pub name: Text,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// Settings in force.
     pub settings: Settings,
-    /// Those of them that the topic has of its own.
+    /// The settings that were changed for this topic.
     pub changed: SettingsPatch,
-    /// Whether its messages are the dead letters of another topic.
+    /// Whether it is a dead-letter topic.
     pub is_dlq: bool,
     /// One per partition.
     pub partitions: Vec<LaneView>,
     /// Its groups.
     pub groups: Vec<Text>,
-    /// Dead letters that came from it and are still dead.
+    /// Dead letters of this topic that were not redriven.
     pub dead_letters: u64,
 }
 
@@ -43,21 +43,21 @@ pub struct LaneView {
 /// A group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupView {
-    /// Its life.
+    /// Its id.
     pub id: GroupId,
     /// Its topic's name.
     pub topic: Text,
     /// Its name.
     pub name: Text,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// Set while paused.
     pub paused: Option<Paused>,
     /// One per partition.
     pub partitions: Vec<CursorView>,
-    /// Who takes part.
+    /// Its consumers.
     pub consumers: Vec<ConsumerView>,
-    /// When the lowest open message was produced, of all partitions the earliest.
+    /// The earliest produce time of the lowest open messages of all partitions.
     pub oldest_unsettled_at: Option<Timestamp>,
 }
 
@@ -68,68 +68,68 @@ pub struct ConsumerView {
     pub consumer: ConsumerId,
     /// Its name for itself.
     pub owner: Text,
-    /// The lease it is given.
+    /// The lease of its deliveries.
     pub lease_ms: u32,
     /// Unsettled deliveries it may hold.
     pub credit: u32,
     /// Unsettled deliveries it holds.
     pub held: u32,
-    /// How it takes part.
+    /// How it is connected.
     pub peer: Peer,
-    /// When it came.
+    /// When it joined.
     pub since: Timestamp,
     /// When one of its deliveries was last settled.
     pub last_settle_at: Option<Timestamp>,
 }
 
-/// A group's place in one partition.
+/// A group's position in one partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CursorView {
-    /// The life of the cursor.
+    /// The generation of the cursor.
     pub generation: Generation,
-    /// First offset never delivered.
+    /// The first offset that was never delivered.
     pub next: Offset,
-    /// The offset the next message gets.
+    /// The offset of the next message.
     pub high: Offset,
-    /// Everything up to here is settled; `None`: nothing is.
+    /// All messages up to this offset are settled. `None` if none is settled.
     pub committed: Option<Offset>,
     /// Messages that are not settled.
     pub backlog: u64,
-    /// With consumers.
+    /// Messages that are leased.
     pub leased: u64,
-    /// Waiting for a retry.
+    /// Messages that wait for a retry.
     pub waiting: u64,
-    /// When the first of them is due.
+    /// When the first retry is due.
     pub next_retry_at: Option<Timestamp>,
-    /// Why no fresh message is going out, if none is.
+    /// Why no new message is delivered, if none is.
     pub blocked: Option<Blocked>,
 }
 
-/// Why no fresh message is going out of a partition: the first that is true.
+/// Why a partition delivers no new message to a group: the first reason that applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Blocked {
     /// The group is paused.
     Paused,
-    /// Nobody is there.
+    /// The group has no consumers.
     NoConsumers,
-    /// Everybody holds what they may.
+    /// Every consumer has as many unsettled deliveries as it may hold.
     NoCredit,
-    /// As many are leased as may be.
+    /// `max_in_flight` is reached.
     InFlightLimit,
-    /// As many are open as may be.
+    /// `max_open` is reached.
     MaxOpen,
-    /// The group has as many open as the shard allows it.
+    /// The group has reached the shard's limit of open messages.
     OpenLimit,
-    /// Everything was delivered.
+    /// All messages were delivered.
     NothingNew,
-    /// Messages are being read.
+    /// Messages are being loaded.
     Loading,
     /// Stored messages or open entries are damaged.
     Quarantined,
 }
 
 impl Blocked {
-    /// The word for it on the wire.
+    /// Returns its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Blocked::Paused => "paused",
@@ -145,29 +145,29 @@ impl Blocked {
     }
 }
 
-/// Who paused a group, and why.
+/// The pause of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
-    /// Since when.
+    /// When it started.
     pub since: Timestamp,
-    /// Who.
+    /// The person or program that paused the group.
     pub by: Text,
-    /// Why.
+    /// The reason.
     pub reason: Text,
-    /// Until when, if not for ever.
+    /// When the pause ends by itself. `None` means never.
     pub until: Option<Timestamp>,
 }
 
-/// How a consumer takes part.
+/// How a consumer is connected.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
-    /// For as long as it likes, or for one answer.
+    /// By a stream or by a poll.
     pub kind: PeerKind,
-    /// Where it comes from.
+    /// Its remote address.
     pub remote: Text,
 }
 
-/// For as long as it likes, or for one answer: what one batch has for it.
+/// A stream stays connected until the consumer leaves. A poll receives the deliveries of one batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the variants are what their names say")]
 pub enum PeerKind {
@@ -177,7 +177,7 @@ pub enum PeerKind {
 }
 
 impl PeerKind {
-    /// Its name in the API.
+    /// Returns its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             PeerKind::Stream => "stream",

@@ -1,12 +1,16 @@
-//! The memory budget: what requests, messages and consumers may hold together.
+//! The memory budget that requests, messages and consumers share.
 //!
-//! 1. Each pool has a fixed share of the budget, so that no kind of request takes the memory of another.
-//! 2. A request draws before it uses memory. Beyond its pool it waits for a bounded time, then it is rejected.
-//! 3. Settles, extends and finishes draw from a pool of their own, which nothing else uses.
-//! 4. Deliveries have no pool to draw from, since a delivery that has no room costs its message an attempt or a commit.
-//!    Instead, a consumer that joins gets a credit that shrinks with the number of consumers.
+//! 1. Each pool has a fixed share of the budget, so that one kind of request cannot use up the
+//!    memory of another.
+//! 2. A request draws from its pool before it uses memory. If the pool is exhausted, the request
+//!    waits for a bounded time and is then rejected.
+//! 3. Settles, extends and finishes have a pool of their own, which no other request uses.
+//! 4. Deliveries have no pool, since a delivery that cannot get memory costs its message an attempt
+//!    or a commit. Instead, a consumer that joins gets a credit that shrinks with the number of
+//!    consumers.
 //!
-//! What is not in it: topics, groups and open messages, which have limits of their own, and the engine.
+//! Topics, groups and open messages have limits of their own and are not part of the budget. The
+//! engine is not part of it either.
 
 mod machine;
 
@@ -20,45 +24,47 @@ use tokio::time::timeout;
 
 pub use machine::default_bytes;
 
-/// The least that a server works with.
+/// The minimum budget that a server works with.
 pub const BUDGET_BYTES_MIN: u64 = 256 << 20;
 
-/// Bodies and answers up to this size are small. They have a pool of their own, so that a few large ones do not keep
-/// them waiting.
+/// Bodies and answers up to this size are small. They have their own pool, so that a few large ones
+/// do not delay them.
 pub(crate) const SMALL_BYTES: usize = 16 * 1024;
-/// What a delivery takes in memory beside its message, about.
+/// Approximate memory per delivery, in addition to its message.
 const DELIVERY_BYTES: u64 = 1_024;
-/// What a consumer takes without any delivery, about: its task, its connection, its place in the shard.
+/// Approximate memory per consumer without deliveries: its task, its connection, its entry in the
+/// shard.
 const CONSUMER_BYTES: u64 = 32 * 1_024;
-/// The share of the consumers is divided by sixteen times their number. The sum of what all of them get then stays below
-/// half of the share up to 1 600 consumers, in whatever order they come and go. The other half is for answers: a message
-/// and the answer that it is written to are in memory together.
+/// The consumers' share is divided by sixteen times the number of consumers. The credits of up to
+/// 1600 consumers then add up to less than half of the share, in whatever order consumers join and
+/// leave. The other half is for answers, since a message and the answer that contains it are in
+/// memory at the same time.
 const CONSUMER_PARTS: u64 = 16;
-/// Semaphores count in these.
+/// Semaphores count in units of this size.
 const UNIT_BYTES: usize = 1_024;
 
 /// The memory budget of a server.
 pub struct Budget {
     bytes: u64,
-    /// Request bodies over [`SMALL_BYTES`], each with what is parsed of it.
+    /// Request bodies over [`SMALL_BYTES`], each with its parsed form.
     pub(crate) large_bodies: Pool,
-    /// Other request bodies.
+    /// Request bodies up to [`SMALL_BYTES`].
     pub(crate) small_bodies: Pool,
     /// Bodies of settles, extends and finishes up to [`SMALL_BYTES`].
     pub(crate) settles: Pool,
-    /// Larger bodies of them.
+    /// Bodies of settles, extends and finishes over [`SMALL_BYTES`].
     pub(crate) large_settles: Pool,
-    /// Lists, from when they are read until the client has taken them.
+    /// Lists, from when they are loaded until the client has received them.
     pub(crate) lists: Pool,
-    /// Commands on their way to a shard, and in it until they are answered.
+    /// Commands from when they are sent to a shard until they are answered.
     pub(crate) calls: Arc<Pool>,
-    /// Messages larger than their consumer's credit, until the client has taken them.
+    /// Messages larger than their consumer's credit, until the client has received them.
     large_deliveries: Pool,
     consumers: AtomicUsize,
 }
 
 impl Budget {
-    /// Divides so many bytes.
+    /// Divides `bytes` into pools.
     pub fn new(bytes: u64) -> Arc<Budget> {
         const BODIES_MAX: u64 = 128 << 20;
         const SETTLES_MAX: u64 = 64 << 20;
@@ -75,7 +81,8 @@ impl Budget {
         })
     }
 
-    /// What each of so many shards may hold of messages that are to be delivered soon. A node may get all of them.
+    /// Returns how many bytes of messages each of `shards` shards may read ahead. One node may
+    /// serve all shards.
     pub(crate) fn read_ahead_bytes(&self, shards: u32) -> usize {
         let share = self.bytes / 8 / u64::from(shards.max(1));
         let share = usize::try_from(share).unwrap_or(usize::MAX);
@@ -86,19 +93,20 @@ impl Budget {
         self.bytes / 8
     }
 
-    /// Counts a consumer. None: there are too many.
+    /// Counts a consumer. Returns `None` if there are too many.
     pub(crate) fn consumer(self: &Arc<Self>) -> Option<Arc<ConsumerShare>> {
         let most = self.consumers_bytes() / CONSUMER_BYTES;
         let count = self.consumers.fetch_add(1, Ordering::Relaxed) as u64 + 1;
         let bytes = self.consumers_bytes() / (CONSUMER_PARTS * count);
         let share = ConsumerShare { budget: self.clone(), bytes, large: Mutex::default() };
-        // Dropped, it is not counted.
+        // If the share is dropped here, the count goes down again.
         (count <= most).then(|| Arc::new(share))
     }
 }
 
-/// What a consumer may hold. It is counted until the last of those who hold it is dropped: its session, and the body of
-/// the answer, which may wait in the HTTP layer when the session is over.
+/// A consumer's share of the budget. The consumer is counted until both holders are dropped: its
+/// session, and the body of the answer, which may still be queued in the HTTP layer after the
+/// session has ended.
 pub(crate) struct ConsumerShare {
     budget: Arc<Budget>,
     bytes: u64,
@@ -106,20 +114,20 @@ pub(crate) struct ConsumerShare {
 }
 
 impl ConsumerShare {
-    /// The most bytes of deliveries that are handed to it.
+    /// The most bytes of unsettled deliveries that the consumer may hold.
     pub(crate) fn credit_bytes(&self, wanted: u64) -> u64 {
         wanted.min(self.bytes)
     }
 
-    /// The most deliveries that are handed to it. One always is.
+    /// The most unsettled deliveries that the consumer may hold, at least one.
     pub(crate) fn credit(&self, wanted: u32) -> u32 {
         let most = u32::try_from(self.bytes / DELIVERY_BYTES).unwrap_or(u32::MAX);
-        // What is beyond the range of a credit stays so, and is rejected.
+        // A credit beyond the valid range is passed on unchanged, so that the core rejects it.
         if wanted > CREDIT_MAX { wanted } else { wanted.min(most.max(1)) }
     }
 
-    /// Draws for a message that is larger than all that it may hold: such a message is always handed over alone. False:
-    /// there is no room.
+    /// Draws memory for a message that is larger than the whole share. Such a message is always
+    /// delivered alone. Returns false if the pool is exhausted.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         if bytes as u64 <= self.bytes {
             return true;
@@ -132,8 +140,8 @@ impl ConsumerShare {
         fits
     }
 
-    /// The client has taken everything.
-    pub(crate) fn taken(&self) {
+    /// Releases the charge of a large message after the client has received it.
+    pub(crate) fn release_large(&self) {
         self.large.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
@@ -151,14 +159,14 @@ pub(crate) struct Pool {
     waiting: AtomicUsize,
 }
 
-/// Memory that was drawn. Dropped, it goes back.
+/// Memory drawn from a pool. Dropping it returns the memory.
 #[derive(Debug, Default)]
 pub(crate) struct Charge {
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Charge {
-    /// Gives back what is beyond so many bytes.
+    /// Releases the part of the charge above `bytes`.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         if let Some(permit) = &mut self.permit {
             let beyond = permit.num_permits().saturating_sub(bytes.div_ceil(UNIT_BYTES));
@@ -175,18 +183,18 @@ impl Pool {
         Pool { units, size, waiting: AtomicUsize::new(0) }
     }
 
-    /// What is larger than the pool takes all of it.
+    /// A request larger than the pool takes the whole pool.
     fn units(&self, bytes: usize) -> u32 {
         u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).clamp(1, self.size)
     }
 
-    /// Draws at once or not at all.
+    /// Draws immediately, or returns `None`.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<Charge> {
         let permit = self.units.clone().try_acquire_many_owned(self.units(bytes));
         permit.ok().map(|permit| Charge { permit: Some(permit) })
     }
 
-    /// Draws, in the order in which callers came. None: there was no room for so long.
+    /// Draws in first-come order. Returns `None` if the pool is exhausted for longer than `wait`.
     pub(crate) async fn take(&self, bytes: usize, wait: Duration) -> Option<Charge> {
         if let Some(charge) = self.try_take(bytes) {
             return Some(charge);
@@ -196,13 +204,13 @@ impl Pool {
         permit.ok()?.ok().map(|permit| Charge { permit: Some(permit) })
     }
 
-    /// Whether a caller waits for room.
-    pub(crate) fn is_wanted(&self) -> bool {
+    /// Whether a caller waits for this pool.
+    pub(crate) fn has_waiters(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 }
 
-/// Counts a waiting caller until it is answered or disconnects.
+/// Counts a waiting caller until it is served or disconnects.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Waiting<'_> {
@@ -246,23 +254,23 @@ mod tests {
     #[test]
     fn shards_share_what_is_read_ahead() {
         let budget = Budget::new(512 << 20);
-        assert_eq!(budget.read_ahead_bytes(1), 64 * MIB, "as much as ever");
+        assert_eq!(budget.read_ahead_bytes(1), 64 * MIB, "the maximum of one shard");
         assert_eq!(budget.read_ahead_bytes(32), 2 * MIB);
-        assert_eq!(budget.read_ahead_bytes(1_024), MIB, "the least that a shard works with");
+        assert_eq!(budget.read_ahead_bytes(1_024), MIB, "the minimum of one shard");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_caller_waits_for_room_and_not_for_ever() {
         let budget = Budget::new(512 << 20);
         let pool = &budget.large_bodies;
-        let all = pool.try_take(usize::MAX).expect("what is larger than the pool takes all of it");
+        let all = pool.try_take(usize::MAX).expect("a larger request takes the whole pool");
         assert!(pool.try_take(1).is_none());
         assert!(pool.take(1, Duration::from_secs(1)).await.is_none());
-        assert!(!pool.is_wanted(), "it waits no longer");
+        assert!(!pool.has_waiters(), "the wait has ended");
         let waits = pool.take(1, Duration::from_secs(1));
         let goes = async {
             tokio::task::yield_now().await;
-            assert!(pool.is_wanted());
+            assert!(pool.has_waiters());
             drop(all);
         };
         assert!(tokio::join!(waits, goes).0.is_some());
@@ -275,10 +283,10 @@ mod tests {
         let mut all = pool.try_take(usize::MAX).expect("the pool is unused");
         all.shrink(MIB);
         assert!(pool.try_take(63 * MIB + 1).is_none());
-        let rest = pool.try_take(63 * MIB).expect("the rest is back");
+        let rest = pool.try_take(63 * MIB).expect("the rest was returned");
         all.shrink(2 * MIB);
         drop((all, rest));
-        assert!(pool.try_take(64 * MIB).is_some(), "nothing is given back twice, or lost");
+        assert!(pool.try_take(64 * MIB).is_some(), "no unit is returned twice or lost");
     }
 
     #[test]
@@ -288,7 +296,8 @@ mod tests {
         let mut consumers = Vec::new();
         for number in 0..1_600_u64 {
             consumers.push(budget.consumer().expect("not too many"));
-            // Some go, those with the most first: the next may get as much, and no more.
+            // Some leave, those with the largest share first. The next consumer gets at most as
+            // much.
             if number % 3 == 0 {
                 consumers.remove(0);
             }
@@ -297,7 +306,7 @@ mod tests {
         assert!(all <= most / 2, "{all} of {most}");
         assert_eq!(consumers[1_000].credit(1_000), consumers[1_000].bytes as u32 / 1_024);
         drop(consumers);
-        assert_eq!(budget.consumer().expect("none is left").credit_bytes(8 << 20), 4 << 20);
+        assert_eq!(budget.consumer().expect("all have left").credit_bytes(8 << 20), 4 << 20);
     }
 
     #[test]
@@ -318,7 +327,7 @@ mod tests {
         let fit = last.iter().filter(|share| share.fits(MIB)).count();
         assert_eq!(fit, 32, "a sixteenth of the budget");
         assert!(last[0].fits(1_000), "small ones always fit");
-        last[0].taken();
+        last[0].release_large();
         assert!(last[399].fits(MIB));
     }
 }

@@ -1,4 +1,5 @@
-//! The clock of this process: the core's [`JumpGuard`], the boot clock it needs, and the records it keeps.
+//! The clock of this process: the core's [`JumpGuard`], the boot clock it needs, and its stored
+//! records.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -10,18 +11,19 @@ use tokio::time::Instant;
 
 use crate::metrics::Metrics;
 
-/// Between two looks at the clock.
+/// Interval between two samples of the clock.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The same in a new storage, until the first sample is stored.
+/// The interval in a new storage, until the first sample is stored.
 const FIRST_LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A clock that counts while the machine is suspended. Otherwise it runs as tokio's, which tests may pause.
+/// A clock that keeps counting while the machine is suspended. Otherwise it follows tokio's clock,
+/// which tests may pause.
 #[derive(Debug, Clone, Copy)]
 struct BootClock {
     began: Instant,
-    /// The boot clock then.
+    /// The boot clock at `began`.
     began_ms: u64,
-    /// For how long the machine had been suspended then.
+    /// For how long the machine had been suspended at `began`.
     suspended_ms: u64,
 }
 
@@ -34,7 +36,8 @@ impl BootClock {
     fn now_ms(&self) -> u64 {
         let ran = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let suspended = suspended_ms().saturating_sub(self.suspended_ms);
-        // Two clocks that are read one after the other differ by the time between: that is no suspend.
+        // The two clocks are read one after the other. A small difference is the time between the
+        // reads, not a suspend.
         let suspended = if suspended < 1_000 { 0 } else { suspended };
         self.began_ms.saturating_add(ran).saturating_add(suspended)
     }
@@ -56,7 +59,8 @@ fn suspended_ms() -> u64 {
     ms(BOOT_CLOCK).saturating_sub(running)
 }
 
-/// The boot of this machine. Empty if the system does not tell: then nothing is compared.
+/// The boot id of this machine. If the system does not provide one, it is empty, and stored times
+/// are not compared.
 fn boot_id() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.trim().to_owned()
@@ -71,7 +75,7 @@ pub(crate) struct NodeClock {
 }
 
 impl NodeClock {
-    /// Compares with what an earlier process stored. The second is what that was.
+    /// Checks the clock against the records of an earlier process. Also returns those records.
     pub(crate) async fn start(
         engine: Arc<dyn Engine>,
         metrics: &Metrics,
@@ -81,7 +85,7 @@ impl NodeClock {
             match engine.meta(name).await {
                 Ok(text) => stored.read(name, &text.unwrap_or_default()),
                 Err(error) => {
-                    tracing::warn!(name, why = %error, "a record of the clock was not read")
+                    tracing::warn!(name, why = %error, "cannot read a clock record")
                 }
             }
         }
@@ -92,7 +96,7 @@ impl NodeClock {
             let last = stored.boot.as_ref().map(|boot| boot.now.to_string());
             tracing::info!(
                 last,
-                "the clock is accepted unchecked: the machine was booted since, or is another one"
+                "clock accepted without a check: the machine was rebooted, or the data moved to another machine"
             );
         }
         (NodeClock { boot, guard: Arc::new(Mutex::new(guard)), engine }, stored)
@@ -107,43 +111,43 @@ impl NodeClock {
         self.boot.now_ms()
     }
 
-    /// The authority reads `authority`. Returns the time to believe.
+    /// Records that the authority clock reads `authority`. Returns the time to believe.
     pub(crate) fn sample(&self, authority: Timestamp) -> Timestamp {
-        // The clock is read under the lock, so that samples come in order.
+        // The boot clock is read under the lock, so that samples are in order.
         let mut guard = self.guard();
         guard.sample(authority, self.boot_ms())
     }
 
-    /// A shard was loaded whose last batch has this time.
+    /// Raises the believed time to that of the last batch of a loaded shard.
     pub(crate) fn floor(&self, stored: Timestamp) {
         let mut guard = self.guard();
         guard.floor(stored, self.boot_ms());
     }
 
-    /// The believed time; before the first sample, that of the machine.
+    /// The believed time. Before the first sample, the time of the machine.
     pub(crate) fn now(&self) -> Timestamp {
         let guard = self.guard();
         guard.expected(self.boot_ms()).unwrap_or_else(wall_clock)
     }
 
-    /// The jump that is held back.
+    /// The forward jump that is held back.
     pub(crate) fn held(&self) -> Option<HeldJump> {
         self.guard().held()
     }
 
-    /// How far the authority is behind the believed time.
+    /// How far the authority clock is behind the believed time.
     pub(crate) fn behind_ms(&self) -> u64 {
         self.guard().behind_ms(self.boot_ms())
     }
 
-    /// Follows the jump that is held back, and has other nodes follow it. None: there is no such jump.
+    /// Accepts the held jump, here and on all other nodes. Returns `None` if no jump is held.
     pub(crate) async fn confirm(&self) -> Result<Option<HeldJump>, EngineError> {
         let (held, record) = {
             let guard = self.guard();
             (guard.held(), guard.to_confirm())
         };
         let (Some(held), Some(record)) = (held, record) else { return Ok(None) };
-        // First stored: other nodes and the next process learn of it there.
+        // Stored first: other nodes and the next process read the confirmation from storage.
         self.engine.put_meta(record.name(), record.text()).await?;
         if let ClockRecord::Confirmed(at) = record {
             let mut guard = self.guard();
@@ -153,11 +157,12 @@ impl NodeClock {
     }
 }
 
-/// Reports jumps of the clock, and keeps its records.
+/// Samples the clock, reports its jumps, and stores its records.
 pub(crate) struct ClockWatch {
     pub(crate) clock: NodeClock,
     pub(crate) stored: StoredClock,
-    /// Whether other nodes may confirm a jump. Then the authority is sampled with every renewal.
+    /// Whether other nodes may confirm a jump. If so, the authority clock is sampled with every
+    /// renewal.
     pub(crate) is_shared: bool,
     pub(crate) reported: Option<HeldJump>,
 }
@@ -166,7 +171,8 @@ impl ClockWatch {
     pub(crate) async fn run(mut self) {
         loop {
             self.look().await;
-            // Until a time is stored, a node that starts has nothing to compare with. Without a boot id none ever is.
+            // Until a time is stored, a starting node has nothing to compare with. Without a boot
+            // id, no time is ever stored.
             let is_stored = self.stored.boot.is_some() || boot_id().is_empty();
             tokio::time::sleep(if is_stored { LOOK_EVERY } else { FIRST_LOOK_EVERY }).await;
         }
@@ -182,7 +188,7 @@ impl ClockWatch {
         self.report();
         while let Some(record) = self.to_store() {
             if let Err(error) = self.clock.engine.put_meta(record.name(), record.text()).await {
-                tracing::warn!(name = record.name(), why = %error, "a record of the clock was not stored");
+                tracing::warn!(name = record.name(), why = %error, "cannot store a clock record");
                 return;
             }
             self.stored.put(record);
@@ -194,7 +200,7 @@ impl ClockWatch {
         guard.to_store(&self.stored, self.clock.boot_ms())
     }
 
-    /// Another node may have confirmed the jump.
+    /// Reads whether another node has confirmed the jump.
     async fn learn(&mut self) {
         let name = ClockRecord::Confirmed(Timestamp(0)).name();
         if let Ok(Some(text)) = self.clock.engine.meta(name).await {
@@ -206,15 +212,15 @@ impl ClockWatch {
         }
     }
 
-    /// One line when a jump is first seen, and one when it is over.
+    /// Logs one line when a jump is first seen and one when it ends.
     fn report(&mut self) {
         let held = self.clock.held();
         match (self.reported, held) {
             (None, Some(HeldJump { ahead_ms, .. })) => tracing::error!(
                 ahead_s = ahead_ms / 1_000,
-                "the clock jumped ahead and is not followed: set it right, or run `driftq clock confirm`"
+                "clock jumped forward and the jump is held back; correct the clock, or run `driftq clock confirm`"
             ),
-            (Some(_), None) => tracing::info!("the clock is followed again"),
+            (Some(_), None) => tracing::info!("clock jump ended; following the clock again"),
             (None, None) | (Some(_), Some(_)) => {}
         }
         self.reported = held;

@@ -1,13 +1,13 @@
-//! One node among others: performs what the core's ownership machine says.
+//! Cluster membership of one node: performs the actions of the core's ownership machine.
 //!
-//! It only decides who serves what, and how soon after a loss. Nothing that was acknowledged depends on it:
-//! every commit is fenced by its epoch.
+//! Membership only decides which node serves which shard, and how soon a lost shard is served
+//! again. No acknowledged write depends on it, since every commit is fenced by its epoch.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use driftq_core::ownership::{Action, Event, Ownerships, RENEW_WAIT_MS};
+use driftq_core::ownership::{OwnershipAction, OwnershipEvent, Ownerships, RENEW_TIMEOUT_MS};
 use driftq_core::{NUMBER_MAX, NodeId, Timestamp};
 use driftq_storage::postgres::{Member, Postgres};
 use tokio::sync::{mpsc, watch};
@@ -17,31 +17,31 @@ use crate::clock::NodeClock;
 use crate::config::Config;
 use crate::node::{ClusterHandle, Commander, MembershipHandle, Order, Routes};
 
-/// A node that is about to join.
-pub(crate) struct Joining {
+/// A node that is about to join the cluster.
+pub(crate) struct PendingMember {
     membership: MembershipHandle,
     member: Member,
     lease_ms: u64,
-    happened: mpsc::UnboundedReceiver<Event>,
+    happened: mpsc::UnboundedReceiver<OwnershipEvent>,
     routes: watch::Sender<Routes>,
     renewed: watch::Sender<Instant>,
     time: NodeClock,
 }
 
-impl Joining {
-    /// As the others will know it.
+impl PendingMember {
+    /// Draws the node id and the address under which other nodes know this node.
     pub(crate) fn new(
         postgres: Arc<Postgres>,
         config: &Config,
         listens: SocketAddr,
         time: &NodeClock,
-    ) -> Joining {
+    ) -> PendingMember {
         let (events, happened) = mpsc::unbounded_channel();
         let (renewed, seen) = watch::channel(Instant::now());
         let node = NodeId(fastrand::u64(1..=NUMBER_MAX));
         let address = config.advertise.clone().unwrap_or_else(|| format!("http://{listens}"));
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Joining {
+        PendingMember {
             membership: MembershipHandle::new(postgres, node, events, seen, config.node_lease_ms),
             member: Member { node, address, version },
             lease_ms: config.node_lease_ms,
@@ -52,14 +52,15 @@ impl Joining {
         }
     }
 
-    /// What its tasks need to know.
+    /// The handle for this node's shard tasks.
     pub(crate) fn handle(&self) -> ClusterHandle {
         ClusterHandle { membership: self.membership.clone(), routes: self.routes.subscribe() }
     }
 
-    /// Takes part, and gives `orders` to the task of each shard, until `leaving` and everything is given up.
+    /// Joins the cluster and sends `orders` to the task of each shard. Returns after `leaving` is
+    /// set and every shard is given up.
     pub(crate) async fn join(self, orders: Vec<Commander>, leaving: watch::Receiver<bool>) {
-        let Joining { membership, member, lease_ms, happened, routes, renewed, time } = self;
+        let PendingMember { membership, member, lease_ms, happened, routes, renewed, time } = self;
         let membership = Membership {
             membership,
             member,
@@ -75,65 +76,70 @@ impl Joining {
     }
 }
 
-/// A node that takes part.
+/// A node that has joined the cluster.
 struct Membership {
     membership: MembershipHandle,
     member: Member,
     lease_ms: u64,
-    happened: mpsc::UnboundedReceiver<Event>,
+    happened: mpsc::UnboundedReceiver<OwnershipEvent>,
     routes: watch::Sender<Routes>,
-    /// When its lease was last renewed.
+    /// When the node's lease was last renewed.
     renewed: watch::Sender<Instant>,
     time: NodeClock,
-    /// What each shard's task is told.
+    /// The control channel of each shard's task.
     orders: Vec<Commander>,
-    /// True: the process is to stop.
+    /// True when the process should stop.
     leaving: watch::Receiver<bool>,
 }
 
 impl Membership {
-    /// Takes part until told to drain, and then until everything is given up.
+    /// Runs until the node is drained and every shard is given up.
     async fn run(mut self) {
         let began = Instant::now();
         let now = || Timestamp(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
         let mut machine = Ownerships::new(self.member.node, self.lease_ms);
         let mut is_leaving = false;
-        let mut event = Event::Time;
+        let mut event = OwnershipEvent::Time;
         loop {
-            if let Event::Renewed(shown) = &event {
+            if let OwnershipEvent::Renewed(rows) = &event {
                 self.renewed.send_replace(Instant::now());
-                // An idle node sees a jump too. An answer without this node has no time.
-                if shown.nodes.contains_key(&self.member.node) {
-                    self.time.sample(shown.at);
+                // An idle node must see a clock jump too. An answer that does not list this node
+                // has no time.
+                if rows.nodes.contains_key(&self.member.node) {
+                    self.time.sample(rows.at);
                 }
             }
             for action in machine.on(now(), event) {
                 match action {
-                    Action::Renew { draining } => self.renew(draining),
-                    Action::Claim { shard, epoch } => self.order(shard.0, Order::Claim(epoch)),
-                    Action::GiveUp { shard, epoch } => self.order(shard.0, Order::GiveUp(epoch)),
-                    Action::Abandon(shard) => self.order(shard.0, Order::Drop),
-                    Action::Leave => return self.leave().await,
+                    OwnershipAction::Renew { draining } => self.renew(draining),
+                    OwnershipAction::Claim { shard, epoch } => {
+                        self.order(shard.0, Order::Claim(epoch))
+                    }
+                    OwnershipAction::GiveUp { shard, epoch } => {
+                        self.order(shard.0, Order::GiveUp(epoch))
+                    }
+                    OwnershipAction::Abandon(shard) => self.order(shard.0, Order::Drop),
+                    OwnershipAction::Leave => return self.leave().await,
                 }
             }
             self.publish(&machine, now());
             let until = machine.next_deadline().map(|at| Duration::from_millis(at.since(now())));
             event = tokio::select! {
                 biased;
-                // The others are counted on to come: one of these tasks holds each sender.
+                // `recv` never returns `None`: `self.membership` holds a sender.
                 Some(event) = self.happened.recv() => event,
                 _ = self.leaving.wait_for(|is_leaving| *is_leaving), if !is_leaving => {
                     is_leaving = true;
-                    Event::Drain
+                    OwnershipEvent::Drain
                 }
-                () = tokio::time::sleep(until.unwrap_or(IDLE)) => Event::Time,
+                () = tokio::time::sleep(until.unwrap_or(IDLE)) => OwnershipEvent::Time,
             };
         }
     }
 
     fn order(&self, shard: u32, order: Order) {
         if let Some(to) = self.orders.get(shard as usize) {
-            // Gone when the process ends.
+            // The task has ended if the process is stopping.
             let _gone = to.send(order);
         }
     }
@@ -142,37 +148,38 @@ impl Membership {
         let MembershipHandle { postgres, events, .. } = self.membership.clone();
         let (member, lease_ms) = (self.member.clone(), self.lease_ms);
         tokio::spawn(async move {
-            let wait = Duration::from_millis(RENEW_WAIT_MS);
+            let wait = Duration::from_millis(RENEW_TIMEOUT_MS);
             let event = match postgres.renew(&member, draining, lease_ms, wait).await {
-                Ok(shown) => Event::Renewed(shown),
+                Ok(rows) => OwnershipEvent::Renewed(rows),
                 Err(error) => {
-                    tracing::warn!(why = %error, "the lease of this node was not renewed");
-                    Event::RenewFailed
+                    tracing::warn!(why = %error, "cannot renew the lease of this node");
+                    OwnershipEvent::RenewFailed
                 }
             };
-            // Gone when the process ends.
+            // The receiver is dropped when the process ends.
             let _gone = events.send(event);
         });
     }
 
-    /// Leaves, and looks where its shards have gone: what is under way is passed on to there.
+    /// Leaves the cluster, then polls until every shard has a new owner. Requests under way are
+    /// forwarded to it.
     async fn leave(&self) {
         let postgres = &self.membership.postgres;
         if let Err(error) = postgres.leave(self.member.node).await {
-            tracing::warn!(why = %error, "the others learn of the end when the lease is over");
+            tracing::warn!(why = %error, "cannot announce that this node leaves; other nodes notice when its lease expires");
         }
-        for _ in 0..LOOKS {
-            let Ok(shown) = postgres.look(LOOK_WAIT).await else { return };
-            let view = shown.view();
-            // There may be no others.
+        for _ in 0..LEAVE_POLLS {
+            let Ok(rows) = postgres.look(LOOK_WAIT).await else { return };
+            let view = rows.view();
+            // This may be the last node.
             let is_last = view.nodes.is_empty();
             let routes = Routes::seen(&view);
-            let is_done = is_last || routes.is_whole();
+            let is_done = is_last || routes.is_complete();
             self.routes.send_replace(routes);
             if is_done {
                 return;
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(LEAVE_POLL_DELAY).await;
         }
     }
 
@@ -180,7 +187,7 @@ impl Membership {
         let routes = Routes::of(machine, self.member.node, self.orders.len(), now);
         if routes.has_duplicate_address() && !self.routes.borrow().has_duplicate_address() {
             let address = &self.member.address;
-            tracing::error!(address, "another node is at this address: set cluster.advertise");
+            tracing::error!(address, "another node uses this address; set cluster.advertise");
         }
         self.routes.send_if_modified(|known| {
             let is_new = *known != routes;
@@ -192,9 +199,9 @@ impl Membership {
     }
 }
 
-/// How often a node that leaves looks where its shards have gone, and how long after each other.
-const LOOKS: u32 = 20;
-const LOOK_AGAIN: Duration = Duration::from_millis(150);
+/// How often a leaving node polls for the new owners of its shards, and the delay between polls.
+const LEAVE_POLLS: u32 = 20;
+const LEAVE_POLL_DELAY: Duration = Duration::from_millis(150);
 const LOOK_WAIT: Duration = Duration::from_secs(2);
-/// How long nothing may happen.
+/// Wakeup interval when the machine has no deadline.
 const IDLE: Duration = Duration::from_secs(1);

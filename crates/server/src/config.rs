@@ -1,4 +1,4 @@
-//! What a server is told.
+//! The configuration of a server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::budget::BUDGET_BYTES_MIN;
 
-/// Bytes of the disk that are kept free unless told otherwise.
+/// Default for the bytes of disk that are kept free.
 const MIN_FREE_BYTES: u64 = 64 << 20;
 
-/// What requests may cost.
+/// Limits on requests and connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of a body.
+    /// Maximum bytes of a request body.
     pub body_bytes: usize,
-    /// Unsettled bytes one stream may hold.
+    /// Maximum unsettled bytes that one stream may hold.
     pub stream_bytes: u64,
-    /// Connections at a time.
+    /// Maximum number of concurrent connections.
     pub connections: usize,
 }
 
@@ -34,23 +34,23 @@ impl Default for Limits {
     }
 }
 
-/// Where rows live.
+/// Where rows are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineConfig {
-    /// In memory: nothing survives.
+    /// In memory. All data is lost on exit.
     Memory,
     /// In a data directory.
     Sqlite(PathBuf),
-    /// In a database that many nodes share, at this URL, which may hold a password.
+    /// In a PostgreSQL database that several nodes may share. The URL may contain a password.
     Postgres(Secret),
 }
 
-/// A text that is used and never shown.
+/// A string that is never displayed or logged.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The text itself.
+    /// Returns the plain text.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -74,56 +74,57 @@ impl Serialize for Secret {
     }
 }
 
-/// What a server is told.
+/// The configuration of a server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Where rows live.
+    /// Where rows are stored.
     pub engine: EngineConfig,
     /// The key that every request must carry.
     pub api_key: Option<Secret>,
-    /// Listen to other machines without a key.
+    /// Whether to listen on a non-loopback address without a key.
     pub insecure: bool,
-    /// Web pages that may come.
+    /// Origins of web pages that may send requests.
     pub allowed_origins: Vec<String>,
-    /// Names this server may be called by.
+    /// Host names under which clients may address this server.
     pub allowed_hosts: Vec<String>,
-    /// Bounds.
+    /// Limits on requests and connections.
     pub limits: Limits,
-    /// Bytes of a value.
+    /// Maximum bytes of a message value.
     pub value_bytes: usize,
-    /// Memory that requests, messages and consumers may use together; if not set, half of what there is.
+    /// Memory that requests, messages and consumers share. Defaults to half of the available
+    /// memory.
     pub memory_budget_bytes: Option<u64>,
-    /// Bytes of the disk that are kept free: below, nothing new is stored.
+    /// Bytes of disk that are kept free. Below this, requests that store new data are rejected.
     pub min_free_bytes: u64,
-    /// Settings of topics that do not say otherwise.
+    /// Default settings of topics.
     pub defaults: Settings,
-    /// How many shards a storage gets when it is made; if nobody says, 64 on PostgreSQL, else one. It keeps
-    /// their number.
+    /// Number of shards, fixed when the storage is created. Defaults to 64 on PostgreSQL and to 1
+    /// otherwise.
     pub shards: Option<u32>,
-    /// Where other nodes reach this one; its listener, if nobody says.
+    /// The address at which other nodes reach this one. Defaults to the listener's address.
     pub advertise: Option<String>,
-    /// For how long this node counts as alive after it was last heard.
+    /// How long this node counts as alive after it last renewed its lease.
     pub node_lease_ms: u64,
-    /// The build.
+    /// The commit that the server was built from.
     pub commit: &'static str,
 }
 
-/// Shorter, and a pause loses shards; longer, and a loss is noticed late.
+/// With a shorter lease, a pause loses shards. With a longer one, a dead node is detected late.
 const NODE_LEASE_RANGE_MS: RangeInclusive<u64> = 3_000..=NODE_LEASE_MS_MAX;
 
-/// File handles that Linux gives one process at most, unless told otherwise.
+/// The default maximum of file handles per process on Linux.
 const CONNECTIONS_MAX: usize = 1 << 20;
 
-/// Four of the largest values. A longer body would not fit the memory budget.
+/// Four of the largest values. A longer body would not fit into the memory budget.
 const BODY_BYTES_MAX: usize = 4 * VALUE_BYTES_CAP;
 
 /// Each shard is a task with its own rows in memory.
 const SHARDS_MAX: u32 = 1024;
 
 impl Config {
-    /// A server for this machine.
+    /// The default configuration: listens on loopback only.
     pub fn local(engine: EngineConfig) -> Config {
         Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
@@ -144,44 +145,45 @@ impl Config {
         }
     }
 
-    /// Whether everybody on the network could come in, and nobody said that this is meant.
+    /// Whether other machines can reach the server without a key, and `insecure` is not set.
     pub fn is_open_to_all(&self) -> bool {
         !self.listen.ip().is_loopback() && self.api_key.is_none() && !self.insecure
     }
 
-    /// What no server should be started with.
+    /// Lists the invalid values. A server does not start with any.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut fault = |key: &str, why: String| faults.push(Fault { key: key.to_owned(), why });
         if self.is_open_to_all() {
-            let message = "can be reached from other machines: set api_key_file, or insecure if the network keeps others out";
+            let message = "is reachable from other machines; set api_key_file, or set insecure if the network is trusted";
             fault("listen", format!("{} {message}", self.listen));
         }
         for origin in &self.allowed_origins {
             let host = origin.strip_prefix("https://").or(origin.strip_prefix("http://"));
             if host.is_none_or(|host| host.is_empty() || host.contains('/')) {
                 let message =
-                    "is not an origin: write it as https://example.com or http://localhost:5173";
+                    "is not an origin; write it as https://example.com or http://localhost:5173";
                 fault("http.allowed_origins", format!("`{origin}` {message}"));
             }
         }
         for host in self.allowed_hosts.iter().filter(|host| host.contains(['/', '*'])) {
-            let message = format!("`{host}` is not a host: leave out http://, / and *");
+            let message = format!("`{host}` is not a host name; remove http://, / and *");
             fault("http.allowed_hosts", message);
         }
         if !(1..=VALUE_BYTES_CAP).contains(&self.value_bytes) {
-            let message = format!("{} is not within 1 to {VALUE_BYTES_CAP}", self.value_bytes);
+            let message =
+                format!("must be between 1 and {VALUE_BYTES_CAP} (got {})", self.value_bytes);
             fault("limits.value_bytes", message);
         } else if !(2 * self.value_bytes..=BODY_BYTES_MAX).contains(&self.limits.body_bytes) {
             let (least, given) = (2 * self.value_bytes, self.limits.body_bytes);
             let message = format!(
-                "{given} is not within {least}, twice limits.value_bytes, to {BODY_BYTES_MAX}"
+                "must be between {least} (twice limits.value_bytes) and {BODY_BYTES_MAX} (got {given})"
             );
             fault("limits.body_bytes", message);
         }
         if !(1..=CONNECTIONS_MAX).contains(&self.limits.connections) {
             let (given, most) = (self.limits.connections, CONNECTIONS_MAX);
-            fault("limits.connections", format!("{given} is not within 1 to {most}"));
+            fault("limits.connections", format!("must be between 1 and {most} (got {given})"));
         }
         if let Some(bytes) = self.memory_budget_bytes.filter(|bytes| *bytes < BUDGET_BYTES_MIN) {
             let message = format!("must be at least {BUDGET_BYTES_MIN} (got {bytes})");
@@ -190,21 +192,23 @@ impl Config {
         if let Some(shards) = self.shards
             && !(1..=SHARDS_MAX).contains(&shards)
         {
-            fault("storage.shards", format!("{shards} is not within 1 to {SHARDS_MAX}"));
+            fault("storage.shards", format!("must be between 1 and {SHARDS_MAX} (got {shards})"));
         }
         if !NODE_LEASE_RANGE_MS.contains(&self.node_lease_ms) {
             let (least, most) = NODE_LEASE_RANGE_MS.into_inner();
-            let message = format!("{} is not within {least} to {most}", self.node_lease_ms);
+            let message =
+                format!("must be between {least} and {most} (got {})", self.node_lease_ms);
             fault("cluster.lease_ms", message);
         }
         let is_postgres = matches!(self.engine, EngineConfig::Postgres(_));
         if is_postgres && self.advertise.is_none() && self.listen.ip().is_unspecified() {
-            let message = "is missing: other nodes cannot tell from listen where this one is; write it as http://one.example:8080";
+            let message = "is required because `listen` is not a specific address; set it to an address that other nodes can reach, such as http://one.example:8080";
             fault("cluster.advertise", message.to_owned());
         }
         if let Some(given) = self.advertise.as_deref().filter(|given| !is_address(given)) {
-            let message =
-                format!("{given} is not where a node is: write it as http://one.example:8080");
+            let message = format!(
+                "{given} is not the address of a node; write it as http://one.example:8080"
+            );
             fault("cluster.advertise", message);
         }
         if let Err(InvalidSetting { name, why }) = self.defaults.check() {
@@ -214,22 +218,23 @@ impl Config {
     }
 }
 
-/// A value that no server should be started with.
+/// An invalid configuration value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Which, by its name in a configuration file.
+    /// The name of the value in a configuration file.
     pub key: String,
-    /// What is wrong with it.
+    /// Why the value is invalid.
     pub why: String,
 }
 
-/// Nodes add the path to it, and take it for the name of a node.
+/// Whether `text` is a base URL without a path. Other nodes append request paths to it, and use it
+/// to identify the node.
 fn is_address(text: &str) -> bool {
     let rest = text.strip_prefix("http://").filter(|rest| !rest.contains('/'));
     rest.is_some_and(|authority| authority.parse::<Authority>().is_ok())
 }
 
-/// The defaults that the examples of the first contract were written with.
+/// The defaults that the v1 examples were written with.
 pub fn v1_defaults() -> Settings {
     Settings {
         lease_ms: 2_000,
@@ -247,7 +252,7 @@ pub fn v1_defaults() -> Settings {
 mod tests {
     use super::*;
 
-    /// The keys that `change` makes wrong.
+    /// Returns the keys that `change` makes invalid.
     fn wrong(change: impl FnOnce(&mut Config)) -> Vec<String> {
         let mut config = Config::local(EngineConfig::Memory);
         change(&mut config);

@@ -1,7 +1,7 @@
-//! Watches the room that is left where the rows live.
+//! Watches the free disk space of the data directory.
 //!
-//! Below the mark nothing new is stored, while what is settled, moved or trimmed is still written: a disk
-//! that is full to the last byte could not even be drained.
+//! Below the limit, requests that store new data are rejected. Settles, seeks and trims are still
+//! written, because a completely full disk could not be drained.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,11 @@ use driftq_storage::Engine;
 use crate::metrics::Metrics;
 use crate::node::Node;
 
-/// Between two looks. In this time a load must not be able to write as much as the mark holds back.
+/// Interval between two checks. In this time, a load must not be able to write as many bytes as are
+/// kept free.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Who watches.
+/// Watches the free disk space.
 pub(crate) struct Watch {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) node: Node,
@@ -25,33 +26,35 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Looks again and again, where there is something to see.
+    /// Checks the free space periodically. Ends if the engine has no limit.
     pub(crate) async fn run(mut self) {
         while self.look().await {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
-    /// Looks once. False: there is no end to the room.
+    /// Checks once. Returns false if the engine has no limit.
     pub(crate) async fn look(&mut self) -> bool {
         let room = match self.engine.room().await {
             Ok(Some(room)) => room,
             Ok(None) => return false,
-            // Things stay as they were last seen.
+            // The last known state is kept.
             Err(_) => return true,
         };
         self.metrics.room(room);
-        // Half as much again before it is over, or it would begin and end with every trim.
+        // The state ends at one and a half times the limit. Otherwise every trim would toggle it.
         let more = if self.is_low { self.min_free_bytes / 2 } else { 0 };
         let is_low = room < self.min_free_bytes.saturating_add(more);
         match (self.is_low, is_low) {
             (false, true) => {
-                tracing::warn!(room, "the disk is nearly full: nothing new is stored");
+                tracing::warn!(room, "disk nearly full; rejecting requests that store new data");
             }
-            (true, false) => tracing::info!(room, "there is room on the disk again"),
+            (true, false) => {
+                tracing::info!(room, "disk space available again; accepting all requests")
+            }
             (true, true) | (false, false) => {}
         }
-        // Again and again while it is low: a shard that was recovered does not know.
+        // Repeated while space is low, because a shard that was recovered meanwhile does not know.
         if is_low || self.is_low {
             self.node.send_to_all(&Command::StorageLow(is_low));
         }

@@ -1,4 +1,5 @@
-//! The shell: tasks around shards, HTTP around tasks. It performs; the core decides.
+//! The server shell: one task per shard, and the HTTP API. It performs the I/O; the core makes the
+//! decisions.
 
 pub mod budget;
 mod clock;
@@ -7,7 +8,7 @@ pub mod config;
 pub mod http;
 pub mod metrics;
 pub mod node;
-/// Data directories and databases, without a server.
+/// Operations on data directories and databases without a running server.
 pub mod offline {
     pub use driftq_core::ShardId;
     pub use driftq_storage::postgres::{

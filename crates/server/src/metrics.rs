@@ -1,10 +1,10 @@
-//! ShardStats for Prometheus.
+//! Metrics for Prometheus.
 //!
-//! 1. `HELP` names every one of them; `docs/operating.md` says the same, and a test compares.
-//! 2. Labels are bounded: words of ours, all there from the start, and names of topics and groups, and shards
-//!    that are served here, up to a number.
-//! 3. Counters count as things become durable. What is as it is now is looked up when the page is read,
-//!    so that a group that is gone is gone from the page.
+//! 1. `HELP` describes every metric. `docs/how-to/monitor.md` repeats it, and a test compares them.
+//! 2. Labels are bounded. Fixed label values exist from the start. Topics, groups and the shards
+//!    served here are listed up to a limit.
+//! 3. Counters count when changes become durable. Gauges are computed when the page is read, so
+//!    that a deleted group disappears from the page.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -23,67 +23,66 @@ use metrics_exporter_prometheus::{
 
 use crate::shard_stats::ShardCounts;
 
-/// Topics, and groups, that are shown by name; a server with more shows the first of them.
+/// Maximum number of topics, and of groups, listed by name. A server with more lists the first
+/// ones.
 const NAMES_MAX: usize = 1_000;
-/// Shards that are shown by number; a node that serves more shows the first of them.
+/// Maximum number of shards listed by number. A node that serves more lists the first ones.
 const SHARDS_MAX: usize = 128;
-/// Samples after which histograms are put in order: until then each sample is kept.
+/// Number of samples after which histograms are aggregated. Until then, each sample is kept in
+/// memory.
 const SAMPLES_MAX: u32 = 4_096;
 
 const META: Metadata<'static> = Metadata::new("driftq", Level::INFO, None);
 
-/// What each number means.
+/// The description of each metric.
 const HELP: &[(&str, &str)] = &[
-    ("driftq_ready", "1 while /v1/readyz says ready, else 0."),
+    ("driftq_ready", "1 while /v1/readyz reports ready, else 0."),
     ("driftq_produced_total", "Messages stored, redriven ones included."),
-    ("driftq_refused_total", "Requests rejected for now, by what was full."),
+    ("driftq_refused_total", "Requests rejected because a limit was reached, by limit."),
     ("driftq_delivered_total", "Deliveries: one attempt of one group each."),
-    ("driftq_redelivered_total", "Deliveries after the first, by how the one before ended."),
+    ("driftq_redelivered_total", "Deliveries after the first, by how the previous one ended."),
     ("driftq_acked_total", "Deliveries acked."),
-    ("driftq_nacked_total", "Failures after which a message waits for another attempt."),
-    ("driftq_lease_expired_total", "Leases that ran out with another attempt to come."),
-    ("driftq_returned_total", "Deliveries given back, uncounted."),
-    ("driftq_settled_by_owner_total", "Settles without a token, as v1 did: not fenced."),
+    ("driftq_nacked_total", "Nacks after which the message is retried."),
+    ("driftq_lease_expired_total", "Expired leases after which the message is retried."),
+    ("driftq_returned_total", "Deliveries returned without counting as an attempt."),
+    ("driftq_settled_by_owner_total", "Settles without a token, as in v1. They are not fenced."),
     ("driftq_dead_letters_total", "Messages that became dead letters, by reason."),
-    ("driftq_redriven_total", "Dead letters given back to their group."),
-    ("driftq_effects_total", "What was decided about effects."),
-    ("driftq_dead_letters", "Dead letters of the topic that are still dead."),
+    ("driftq_redriven_total", "Dead letters redriven to their group."),
+    ("driftq_effects_total", "Decisions about effects."),
+    ("driftq_dead_letters", "Dead letters that the topic holds now."),
     ("driftq_stored_messages", "Messages the topic keeps, settled ones included."),
     ("driftq_stored_bytes", "Keys and values of those messages."),
     ("driftq_backlog", "Messages the group has not settled."),
-    ("driftq_in_flight", "Those of them that are with a consumer."),
-    ("driftq_waiting", "Those of them that wait for a retry."),
+    ("driftq_in_flight", "Messages of the group that are leased to a consumer."),
+    ("driftq_waiting", "Messages of the group that wait for a retry."),
     ("driftq_oldest_open_seconds", "Age of the oldest message delivered and not settled."),
-    ("driftq_consumers", "Streams and polls that take part in the group now."),
+    ("driftq_consumers", "Streams and polls of the group that are connected now."),
     ("driftq_paused", "1 while the group is paused, else 0."),
     (
         "driftq_quarantined",
         "Partitions that deliver nothing to the group because stored rows are damaged.",
     ),
     ("driftq_commit_seconds", "Time until a batch was durable."),
-    ("driftq_commit_commands", "Commands that became durable together."),
-    ("driftq_shard_lost_total", "Times the storage failed and the shard was recovered from it."),
+    ("driftq_commit_commands", "Commands per committed batch."),
+    ("driftq_shard_lost_total", "Times a shard was lost and had to be recovered from storage."),
     ("driftq_shards", "Shards that this node serves now."),
     ("driftq_shard_commits_total", "Batches of the shard that became durable here."),
     ("driftq_shard_commands_total", "Commands in those batches."),
-    ("driftq_shard_commit_ms_total", "Milliseconds until those batches were durable, together."),
+    ("driftq_shard_commit_ms_total", "Total milliseconds until those batches were durable."),
     ("driftq_storage_free_bytes", "Bytes that can still be written to the data directory."),
-    ("driftq_clock_ahead_seconds", "Forward jump of the clock that is not followed, else 0."),
+    ("driftq_clock_ahead_seconds", "Forward jump of the clock that is held back, else 0."),
     ("driftq_clock_behind_seconds", "How far the clock is behind the time of the server, else 0."),
-    (
-        "driftq_clock_unchecked_total",
-        "Starts that could not compare the clock with an earlier one.",
-    ),
-    ("driftq_requests_total", "Requests answered, by class of status."),
-    ("driftq_request_seconds", "Time to the answer, the wait of a poll included."),
+    ("driftq_clock_unchecked_total", "Starts without a stored time to check the clock against."),
+    ("driftq_requests_total", "Requests answered, by status class."),
+    ("driftq_request_seconds", "Time to the answer, including the wait of a poll."),
 ];
 
-/// Classes of statuses; the two that mean "later" are shown apart.
+/// Status classes. 429 and 503, which mean "retry later", are counted separately.
 const CLASSES: [&str; 5] = ["2xx", "4xx", "429", "503", "5xx"];
-/// How a delivery ended that was not the last.
+/// How a delivery that was not the last one ended.
 const CAUSES: [&str; 3] = ["expired", "nacked", "returned"];
 const DEATHS: [&str; 4] = ["exhausted", "rejected", "deadline", "undeliverable"];
-/// What is decided about effects: whoever begins is told one of the first seven.
+/// Decisions about effects. A `begin` is answered with one of the first seven.
 const EFFECTS: [&str; 12] = [
     "execute",
     "probe",
@@ -99,7 +98,7 @@ const EFFECTS: [&str; 12] = [
     "stale",
 ];
 
-/// Which of them an answer is.
+/// The index in `EFFECTS` for an answer.
 fn effect(answered: &CommandResult) -> Option<usize> {
     let word = match answered {
         Ok(Reply::Began(began)) => match began.decision {
@@ -146,7 +145,7 @@ fn class(status: u16) -> usize {
     }
 }
 
-/// How the delivery before this one ended.
+/// How the previous delivery ended, as an index into `CAUSES`.
 fn cause(entry: &Entry) -> usize {
     if entry.returns > 0 {
         return 2;
@@ -167,10 +166,10 @@ fn death(reason: DeathReason) -> usize {
     }
 }
 
-/// The numbers of one server.
+/// The metrics of one server.
 pub struct Metrics {
     handle: PrometheusHandle,
-    /// Since the histograms were put in order.
+    /// Samples since the histograms were last aggregated.
     samples: AtomicU32,
     produced: Counter,
     refused: [Counter; LIMITS.len()],
@@ -190,7 +189,7 @@ pub struct Metrics {
     clock_unchecked: Counter,
     requests: [Counter; CLASSES.len()],
     request_seconds: Histogram,
-    /// Bytes, where they have an end.
+    /// Free bytes of the storage; `u64::MAX` if it has no limit.
     room: AtomicU64,
 }
 
@@ -203,7 +202,7 @@ impl Default for Metrics {
         let recorder = PrometheusBuilder::new()
             .set_buckets_for_metric(ending("_seconds"), &seconds)
             .and_then(|builder| builder.set_buckets_for_metric(ending("_commands"), &sizes))
-            .expect("there are buckets")
+            .expect("the buckets are not empty")
             .build_recorder();
         describe(&recorder);
         let counter = |name| recorder.register_counter(&Key::from_static_name(name), &META);
@@ -238,7 +237,7 @@ impl Default for Metrics {
     }
 }
 
-/// The exporter keeps one text per name, whatever kind of number it is.
+/// The exporter keeps one description per name, whatever the kind of metric.
 fn describe(recorder: &PrometheusRecorder) {
     for (name, help) in HELP {
         recorder.describe_gauge((*name).into(), None, (*help).into());
@@ -246,7 +245,7 @@ fn describe(recorder: &PrometheusRecorder) {
 }
 
 impl Metrics {
-    /// A batch became durable after so long.
+    /// Counts a batch that became durable after `took`.
     pub(crate) fn released(&self, batch: &Batch, took: Duration) {
         self.commit_seconds.record(took.as_secs_f64());
         self.commit_commands.record(batch.replies.len() as f64);
@@ -274,7 +273,8 @@ impl Metrics {
                         self.redelivered[cause(entry)].increment(1);
                     }
                     EntryState::Leased => {}
-                    // A worker that says why after its lease ran out: that was counted then.
+                    // The worker reported an error after its lease expired. The expiry was counted
+                    // then.
                     EntryState::Expired if entry.error != LastError::Timeout => {}
                     EntryState::Expired => self.expired.increment(1),
                     EntryState::Nacked => self.nacked.increment(1),
@@ -302,24 +302,24 @@ impl Metrics {
         }
     }
 
-    /// The shard's copy was dropped.
+    /// Counts a shard whose copy in memory was dropped.
     pub(crate) fn lost(&self) {
         self.shard_lost.increment(1);
     }
 
-    /// The process started without a time to compare the clock with.
+    /// Counts a start without a stored time to check the clock against.
     pub(crate) fn unchecked_clock(&self) {
         self.clock_unchecked.increment(1);
     }
 
-    /// A request was answered.
+    /// Counts an answered request.
     pub(crate) fn answered(&self, status: u16, took: Duration) {
         self.requests[class(status)].increment(1);
         self.request_seconds.record(took.as_secs_f64());
         self.sampled();
     }
 
-    /// So much more can be written.
+    /// Sets the bytes that can still be written.
     pub(crate) fn room(&self, bytes: u64) {
         self.room.store(bytes, Ordering::Relaxed);
     }
@@ -331,12 +331,13 @@ impl Metrics {
         }
     }
 
-    /// Somebody settled without a token.
+    /// Counts a settle without a token.
     pub(crate) fn settled_by_owner(&self) {
         self.settled_by_owner.increment(1);
     }
 
-    /// Nobody may ever read the page: samples must not pile up until somebody does.
+    /// Aggregates the histograms after enough samples. Without this, samples would pile up if the
+    /// page is never read.
     fn sampled(&self) {
         if self.samples.fetch_add(1, Ordering::Relaxed) >= SAMPLES_MAX {
             self.samples.store(0, Ordering::Relaxed);
@@ -344,25 +345,25 @@ impl Metrics {
         }
     }
 
-    /// The page that Prometheus reads: what was counted, and how things are.
+    /// Renders the page that Prometheus reads: counters and current gauges.
     pub(crate) fn page(&self, now: &Now) -> String {
         let room = self.room.load(Ordering::Relaxed);
         self.handle.render() + &now.page((room < u64::MAX).then_some(room))
     }
 }
 
-/// How things are.
+/// The values of the gauges.
 #[derive(Default)]
 pub(crate) struct Now {
     pub(crate) at: Timestamp,
     pub(crate) is_ready: bool,
-    /// The forward jump of the clock that is not followed.
+    /// The forward jump of the clock that is held back.
     pub(crate) clock_ahead_ms: u64,
     pub(crate) clock_behind_ms: u64,
     /// Empty while the shard does not answer.
     pub(crate) topics: Vec<TopicView>,
     pub(crate) groups: Vec<GroupView>,
-    /// Shards that are served here.
+    /// The shards served by this node.
     pub(crate) shards: Vec<ShardCounts>,
 }
 

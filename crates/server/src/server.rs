@@ -1,4 +1,4 @@
-//! A server, from its configuration to its end.
+//! The lifecycle of a server, from its configuration to its shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::budget::{self, Budget};
 use crate::clock::{ClockWatch, NodeClock};
-use crate::cluster::Joining;
+use crate::cluster::PendingMember;
 use crate::config::{Config, EngineConfig};
 use crate::disk_space::Watch;
 use crate::http::{
@@ -24,7 +24,7 @@ use crate::http::{
 use crate::metrics::Metrics;
 use crate::node::{Node, ShardTasks, Status};
 
-/// A server that does not start.
+/// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The data directory cannot be opened.
@@ -33,45 +33,46 @@ pub enum StartError {
     /// The database cannot be used.
     #[error(transparent)]
     Database(#[from] postgres::OpenError),
-    /// Nothing can listen there.
-    #[error("cannot listen at {0}: {1}; give --listen another address")]
+    /// The server cannot listen on the address.
+    #[error("cannot listen on {0}: {1}; choose another address with --listen")]
     Listen(SocketAddr, #[source] io::Error),
-    /// Everybody could come in.
+    /// Other machines could reach the server without a key.
     #[error(
-        "{0} can be reached from other machines: set DRIFTQ_API_KEY_FILE, or say --insecure if the network keeps others out"
+        "{0} is reachable from other machines; set DRIFTQ_API_KEY_FILE, or pass --insecure if the network is trusted"
     )]
     Open(SocketAddr),
-    /// Other nodes could not find it.
+    /// Other nodes could not reach this one.
     #[error(
-        "other nodes on this database cannot reach {0}: listen at another address, or set cluster.advertise"
+        "other nodes on this database cannot reach {0}; listen on another address, or set cluster.advertise"
     )]
     Hidden(SocketAddr),
     /// The shard cannot be recovered.
-    #[error("the data cannot be served: {0}")]
+    #[error("cannot recover the stored data: {0}")]
     Recovery(String),
 }
 
-/// How long a node has to give its shards up to the others. Its database may be in trouble.
+/// How long a node may take to give up its shards. Bounded because its database may be failing.
 const LEAVE_WITHIN: Duration = Duration::from_secs(15);
 
-/// A server at work.
+/// A running server.
 pub struct Server {
     address: SocketAddr,
     node: Node,
     shards: ShardTasks,
     draining: watch::Sender<bool>,
     http: JoinHandle<()>,
-    /// What goes on beside requests.
+    /// Background tasks: disk space, clock, log of rejections.
     beside: JoinSet<()>,
-    /// True: it gives its shards up to the others.
+    /// Set to true to give up all shards.
     leaving: watch::Sender<bool>,
-    /// Its part among them, if there are others.
+    /// The cluster membership, if the engine is shared.
     member: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Opens the storage, recovers, listens; among others it joins them, and [`Server::served`] says when all is
-    /// served. Until this returns nothing was claimed from anybody: it may be dropped.
+    /// Opens the storage, recovers the shards, and listens. On a shared engine it also joins the
+    /// cluster, and [`Server::served`] waits until every shard is served. No shard is claimed from
+    /// another node before this returns, so the server may be dropped until then.
     pub async fn start(config: Config) -> Result<Server, StartError> {
         let is_loopback = config.listen.ip().is_loopback();
         if config.is_open_to_all() {
@@ -79,7 +80,7 @@ impl Server {
         }
         let Opened { engine, identity, about, postgres } = open(&config).await?;
         let budget = Budget::new(config.memory_budget_bytes.unwrap_or_else(budget::default_bytes));
-        let keys = identity.token_keys().expect("looked at when it was opened");
+        let keys = identity.token_keys().expect("checked when it was opened");
         let shard = ShardConfig {
             shards: identity.shards,
             restore: identity.restore,
@@ -95,13 +96,14 @@ impl Server {
         let (leaving, is_leaving) = watch::channel(false);
         let is_shared = postgres.is_some();
         let (clock, stored) = NodeClock::start(engine.clone(), &metrics).await;
-        let joining = postgres.map(|postgres| Joining::new(postgres, &config, address, &clock));
-        let cluster = joining.as_ref().map(Joining::handle);
+        let joining =
+            postgres.map(|postgres| PendingMember::new(postgres, &config, address, &clock));
+        let cluster = joining.as_ref().map(PendingMember::handle);
         let membership = cluster.as_ref().map(|cluster| cluster.membership.clone());
         let (node, shards) =
             Node::start(engine.clone(), &shard, keys, &metrics, &clock, &budget, cluster);
-        let is_among_others = joining.is_some();
-        if !is_among_others && let Status::Failed(why) = node.until_decided().await {
+        let is_clustered = joining.is_some();
+        if !is_clustered && let Status::Failed(why) = node.until_decided().await {
             return Err(StartError::Recovery(why));
         }
         let mut beside = JoinSet::new();
@@ -112,7 +114,7 @@ impl Server {
             min_free_bytes: config.min_free_bytes,
             is_low: false,
         };
-        // Before the first request.
+        // Checked once before the first request.
         space.look().await;
         beside.spawn(space.run());
         let watch = ClockWatch { clock: clock.clone(), stored, is_shared, reported: None };
@@ -136,24 +138,26 @@ impl Server {
             clock,
             membership,
         });
-        beside.spawn(rejections.tell());
+        beside.spawn(rejections.run());
         let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
-        // Others ask it as soon as it serves something: it answers before it joins.
+        // Other nodes send requests as soon as this node serves a shard, so it answers before it
+        // joins.
         let member = joining.map(|joining| tokio::spawn(joining.join(shards.orders(), is_leaving)));
         Ok(Server { address, node, shards, draining, http, beside, leaving, member })
     }
 
-    /// Waits until every shard is served somewhere, though not for long: others may be in trouble.
+    /// Waits until every shard is served by some node. The wait is bounded because other nodes may
+    /// be failing.
     pub async fn served(&self) {
         self.node.until_decided().await;
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Makes a topic with default settings. Says why not, if not.
+    /// Creates a topic with default settings. The error says why it was rejected.
     pub async fn create_topic(&self, name: &str, partitions: u32) -> Result<(), String> {
         let name = http::topic_name(name);
         let create = CreateTopic { name, partitions, settings: SettingsPatch::default() };
@@ -164,7 +168,7 @@ impl Server {
         }
     }
 
-    /// How many messages it holds.
+    /// The number of stored messages.
     pub async fn messages(&self) -> u64 {
         let list = Command::ListTopics { namespace: http::NAMESPACE.into() };
         let Ok(Ok(Reply::Topics(topics))) = self.node.call(list).await else { return 0 };
@@ -172,15 +176,16 @@ impl Server {
         partitions.map(|partition| partition.high - partition.first).sum()
     }
 
-    /// Takes nothing new, lets what is under way end, commits what was decided.
+    /// Stops accepting requests, finishes those under way, and commits what was decided.
     pub async fn stop(mut self) {
         self.leaving.send_replace(true);
         if let Some(member) = self.member {
-            // First, so that what comes meanwhile is passed on, and no other node's stream is cut.
+            // First, so that requests received meanwhile are forwarded, and no stream of another
+            // node is cut.
             let _ended = tokio::time::timeout(LEAVE_WITHIN, member).await;
         }
         self.draining.send_replace(true);
-        // It does not panic; if it did, there is nothing left to wait for.
+        // The task does not panic. If it did, there would be nothing left to wait for.
         let _ended = self.http.await;
         self.beside.shutdown().await;
         self.shards.stop().await;
@@ -191,7 +196,7 @@ struct Opened {
     engine: Arc<dyn Engine>,
     identity: Identity,
     about: About,
-    /// The engine, if other nodes use it too.
+    /// The engine, if several nodes share it.
     postgres: Option<Arc<Postgres>>,
 }
 

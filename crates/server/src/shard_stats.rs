@@ -1,9 +1,9 @@
-//! What a shard has done in this process, for its metrics.
+//! Per-shard counters of this process, for the metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Counts since the start of this process, over all times that it served the shard.
+/// Counts since the process started, over all periods in which it served the shard.
 #[derive(Debug, Default)]
 pub(crate) struct ShardStats {
     commits: AtomicU64,
@@ -11,18 +11,18 @@ pub(crate) struct ShardStats {
     micros: AtomicU64,
 }
 
-/// What was counted of a shard that is served here.
+/// The counters of a shard that is served here.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ShardCounts {
     pub(crate) shard: u32,
     pub(crate) commits: u64,
     pub(crate) commands: u64,
-    /// Until they were durable, together.
+    /// Total time until the batches were durable.
     pub(crate) commit_time: Duration,
 }
 
 impl ShardStats {
-    /// A batch of so many commands became durable after so long.
+    /// Counts a batch of `commands` commands that became durable after `took`.
     pub(crate) fn committed(&self, commands: usize, took: Duration) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.commands.fetch_add(commands as u64, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! An operator: makes topics, looks, pauses, moves, deletes, brings dead letters back, ends doubt.
+//! The operator client: creates topics, reads, pauses, seeks, deletes, redrives dead letters and
+//! resolves effects.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::node::group_counters;
 use crate::plan::END_AT_MS;
 use crate::world::{Admin, Client, Outcome, Producer, SimEvent, Task, Worker, World};
 
-/// Before the end: how long the undertakers read dead letters, and when counters are looked at.
+/// Before the end of the run: when dead letters start to be read, and when counters are read.
 const FUNERAL_BEFORE_END_MS: u64 = 15_000;
 const LAST_LOOK_BEFORE_END_MS: u64 = 1_000;
 
@@ -53,7 +54,7 @@ impl World {
         self.later(delay, SimEvent::Wake { client });
     }
 
-    /// The operator of the run does something now, besides what it does anyway.
+    /// Makes the operator act now, in addition to its own schedule.
     pub(crate) fn operate_now(&mut self) {
         let mut clients = self.clients.list.iter();
         let Some(client) = clients.position(|client| matches!(client, Client::Admin(_))) else {
@@ -153,10 +154,10 @@ impl World {
         self.begin(client, Task::FindDoubt, Op::Look, command);
     }
 
-    /// Says how a doubtful effect ended. Nobody asks what really happened.
+    /// Resolves an effect in doubt. The resolution is random.
     fn end_doubt(&mut self, client: usize, effect: &EffectView) {
         let (resolve_as, status) = match self.rng.u32(0..4) {
-            // Leaves it to others, so that they find it.
+            // Leaves it in doubt, so that other clients see it.
             0 => return,
             1 => (ResolvedAs::Succeeded, FinishStatus::Succeeded),
             2 => (ResolvedAs::Failed, FinishStatus::FailedFinal),
@@ -206,7 +207,7 @@ impl World {
         self.begin(client, Task::Go(group.clone()), op, Command::Resume(group));
     }
 
-    /// A topic with a life of its own: made, used, deleted.
+    /// Creates or deletes a short-lived topic.
     fn brief_topic(&mut self, client: usize) {
         let me = admin(self, client);
         if let Some(brief) = me.brief.take() {
@@ -221,13 +222,13 @@ impl World {
         let create = CreateTopic { name: topic_name(&brief), partitions: 2, settings };
         self.begin(
             client,
-            Task::MakeBrief(brief),
+            Task::CreateShortLived(brief),
             Op::Look,
             Command::CreateTopic(Box::new(create)),
         );
     }
 
-    pub(crate) fn admin_heard(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
+    pub(crate) fn on_admin_reply(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
         let Some(task) = admin(self, client).tasks.remove(&ticket) else {
             return;
         };
@@ -236,7 +237,7 @@ impl World {
             Task::MakeTopic(index) => {
                 admin(self, client).made += usize::from(done && index == admin(self, client).made)
             }
-            Task::MakeBrief(brief) if done => {
+            Task::CreateShortLived(brief) if done => {
                 admin(self, client).brief = Some(brief.clone());
                 self.add_client(Client::Producer(Producer::new(brief.clone())));
                 let worker = Worker::new(self, brief, "passer".into(), 0);
@@ -244,7 +245,7 @@ impl World {
             }
             Task::DeleteBrief(brief) => match outcome {
                 Outcome::Done(_) => self.stats.saw("topic deleted"),
-                // It was created after the backup that the storage was restored from.
+                // The topic was created after the backup that was restored.
                 Outcome::Refused(_) => {}
                 Outcome::NotSent | Outcome::Unknown => admin(self, client).brief = Some(brief),
             },
@@ -272,7 +273,7 @@ impl World {
                     }
                 }
             }
-            Task::Repair(damage) => self.heard_of_repair(damage, outcome),
+            Task::Repair(damage) => self.on_repair_reply(damage, outcome),
             Task::Resolve if done => self.stats.saw("effect resolved"),
             Task::Look => {
                 if let Outcome::Done(Reply::Group(view)) = outcome
@@ -286,7 +287,7 @@ impl World {
             Task::Go(group) if matches!(outcome, Outcome::NotSent | Outcome::Unknown) => {
                 admin(self, client).paused.push(group);
             }
-            Task::MakeBrief(_) | Task::DeleteGroup | Task::Go(_) | Task::Resolve => {}
+            Task::CreateShortLived(_) | Task::DeleteGroup | Task::Go(_) | Task::Resolve => {}
             task @ (Task::Patch(_)
             | Task::Purge { .. }
             | Task::PurgeListed(_)
@@ -300,7 +301,7 @@ impl World {
             | Task::PauseForAWhile
             | Task::ReadPointer
             | Task::Chain(_)
-            | Task::Audit { .. }) => self.operator_heard(client, task, outcome),
+            | Task::Audit { .. }) => self.on_operator_reply(client, task, outcome),
         }
     }
 
@@ -314,7 +315,7 @@ impl World {
         self.begin(client, Task::Seek(group), op, command);
     }
 
-    /// After the faults: everything goes on, dead letters are read, counters are looked at.
+    /// Ends a run after the faults: resumes groups, reads dead letters and counters.
     fn wind_up(&mut self, client: usize) {
         let paused = std::mem::take(&mut admin(self, client).paused);
         for group in paused {
@@ -338,7 +339,7 @@ impl World {
         }
     }
 
-    /// A dead letter, as its reader sees it.
+    /// Records a dead letter as its reader sees it.
     pub(crate) fn write_down(&mut self, delivery: &Delivery) {
         let Some(death) = &delivery.message.death else {
             return;

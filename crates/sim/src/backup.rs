@@ -1,14 +1,15 @@
-//! A backup of the storage in some runs of one node, and a restore from it: nothing of what was committed in
-//! between is left, and clients come back with what they were given in between.
+//! In some runs of one node, a backup of the storage and a restore from it. The restore discards
+//! everything committed in between. Clients still hold the tokens and ids that were issued in
+//! between.
 
 use driftq_checker::history::What;
 use driftq_core::ShardId;
 
 use crate::facts::Facts;
-use crate::world::{Backup, Heard, SimEvent, World};
+use crate::world::{Backup, CallReply, SimEvent, World};
 
 impl World {
-    /// Some runs are restored once.
+    /// Schedules one restore, in some runs.
     pub(crate) fn plan_restore(&mut self) {
         if self.hosts.are_many() || self.rng.u32(0..4) != 0 {
             return;
@@ -25,7 +26,7 @@ impl World {
         self.backup = Some(Box::new(Backup { engine, facts, seq }));
     }
 
-    /// Everything stops, the backup is put in place, and everything starts again.
+    /// Stops everything, restores the backup and starts everything again.
     pub(crate) fn restore_backup(&mut self) {
         let Some(backup) = self.backup.take() else { return };
         let lives: Vec<u64> = self.nodes.iter().flatten().map(|node| node.life).collect();
@@ -44,7 +45,7 @@ impl World {
         self.repair_all();
     }
 
-    /// With the process go its connections, and what was on its way over them.
+    /// Drops the messages on the connections of the stopped process.
     fn forget_messages(&mut self) {
         self.change_queue(|happening| {
             if let SimEvent::Line { .. } | SimEvent::Carried { .. } | SimEvent::Told { .. } =
@@ -53,7 +54,7 @@ impl World {
                 return None;
             }
             if let SimEvent::Answer { ticket, .. } = happening {
-                return Some(SimEvent::Answer { ticket, heard: Heard::Nothing });
+                return Some(SimEvent::Answer { ticket, reply: CallReply::Nothing });
             }
             Some(happening)
         });
@@ -61,7 +62,7 @@ impl World {
 }
 
 impl Facts {
-    /// What committed batches said until the backup. What clients know is not forgotten.
+    /// Replaces the committed facts by those of the backup. Keeps what clients know.
     fn restore(&mut self, backup: Facts) {
         let now = std::mem::replace(self, backup);
         self.requested = now.requested;

@@ -1,8 +1,8 @@
-//! A closed loop around core, packing and pipeline on an engine: one thread, no network.
+//! A closed loop of core, packing and pipeline on an engine: one thread, no network.
 //!
-//! Every turn sends a batch of commands, commits it, and takes what is delivered, or decides the next one meanwhile, as the
-//! server does. Half of the messages
-//! carry a key, one settle in twenty is a nack, and a given number of deliveries is open at any time.
+//! Every iteration sends a batch of commands and commits it. It then either waits for the
+//! deliveries or decides the next batch meanwhile, as the server does. Half of the messages carry a
+//! key, one settle in twenty is a nack, and a given number of deliveries is open at any time.
 
 use std::collections::VecDeque;
 
@@ -22,15 +22,15 @@ const GROUPS: usize = 3;
 const CONSUMERS: u32 = 4;
 const BATCH: usize = 256;
 const BODY: usize = 256;
-/// The time that passes from batch to batch.
+/// The time between two batches.
 const BATCH_MS: u64 = 1;
 
-/// In which order deliveries are settled.
+/// The order in which deliveries are settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// As they came.
+    /// In the order of delivery.
     First,
-    /// Any of those that are open.
+    /// In random order.
     Random,
 }
 
@@ -56,17 +56,17 @@ pub struct Bench<E: 'static> {
 }
 
 impl Bench<Memory> {
-    /// A loop in memory that keeps `open` deliveries open.
+    /// Creates a loop on the memory engine that keeps `open` deliveries open.
     pub fn new(order: Order, open: usize) -> Bench<Memory> {
         Bench::on(Memory::new(|| Timestamp(1_000_000)), order, open, 0)
     }
 }
 
 impl<E: Engine> Bench<E> {
-    /// A loop on an engine, with so many commits under way while the next batch is decided. Time is the loop's own,
-    /// whatever the engine's is.
+    /// Creates a loop on an engine, with up to `under_way_max` commits in flight while the next
+    /// batch is decided. The loop uses its own clock, not the engine's.
     pub fn on(engine: E, order: Order, open: usize, under_way_max: usize) -> Bench<E> {
-        // Commits under way refer to it. It is as old as the process.
+        // Commits in flight borrow the engine, so it lives as long as the process.
         let engine: &'static E = Box::leak(Box::new(engine));
         let config = ShardConfig::default();
         let (ownership, now, recovered) =
@@ -94,7 +94,7 @@ impl<E: Engine> Bench<E> {
     }
 
     fn set_up(&mut self) {
-        // Settled messages go within the run, so that trimming is part of what is measured.
+        // The retention is short, so that trimming is part of the measurement.
         let settings = SettingsPatch {
             retention_ms: Some(1_000),
             max_in_flight: Some(100_000),
@@ -178,7 +178,8 @@ impl<E: Engine> Bench<E> {
         });
     }
 
-    /// One batch: a quarter produces, the rest settles, for each message is settled by three groups.
+    /// Runs one batch: a quarter produces, the rest settles, because each message is settled by
+    /// three groups.
     pub fn batch(&mut self) {
         for _ in 0..BATCH / (GROUPS + 1) {
             self.produce();
@@ -189,7 +190,7 @@ impl<E: Engine> Bench<E> {
         self.turn();
     }
 
-    /// Open entries of the shard, waiting ones included.
+    /// Number of open entries of the shard, including waiting ones.
     pub fn open_entries(&self) -> u64 {
         self.pipeline.shard().open_entries()
     }
@@ -197,7 +198,7 @@ impl<E: Engine> Bench<E> {
     fn turn(&mut self) {
         self.now = self.now.after(BATCH_MS);
         loop {
-            // Reads are waited for: what came together is decided together.
+            // Waits for reads, so that commands that arrive together are decided together.
             self.pipeline.ask(&mut self.outputs);
             self.perform_all();
             self.pipeline.turn(self.now, &mut self.outputs);
@@ -216,7 +217,7 @@ impl<E: Engine> Bench<E> {
         }
     }
 
-    /// Waits until no more than `left` commits are under way.
+    /// Waits until at most `left` commits are in flight.
     pub fn finish(&mut self, left: usize) {
         while self.under_way.len() > left
             && let Some((no, done)) = self.under_way.pop_front()
@@ -241,7 +242,7 @@ impl<E: Engine> Bench<E> {
             }
             Output::Release(release) => {
                 for (_, answered) in &release.batch.replies {
-                    answered.as_ref().expect("nothing is refused here");
+                    answered.as_ref().expect("the loop sends only valid commands");
                 }
                 for effect in &release.batch.actions {
                     if let Action::Deliver(_, delivery) = effect {

@@ -1,4 +1,4 @@
-//! Who uses the queue.
+//! Creates the clients and dispatches events to them.
 
 use driftq_core::change::Delivery;
 use driftq_core::{ConsumerId, Ticket};
@@ -19,14 +19,14 @@ impl World {
         index
     }
 
-    /// Everybody of a plan: an operator, executors, producers, and workers of every group.
+    /// Adds all clients of a plan: an operator, executors, producers, and workers of every group.
     pub(crate) fn add_clients(&mut self) {
         self.add_client(Client::Admin(Admin::default()));
         for _ in 0..2 {
             self.add_client(Client::executor());
         }
         for topic in self.plan.clone() {
-            // Among several nodes they wait more.
+            // With several nodes, producers wait longer for replies, so there are more of them.
             let busy = if self.hosts.are_many() { 6 } else { 4 };
             let producers = if topic.name == "wide" { busy } else { 1 };
             for _ in 0..producers {
@@ -52,12 +52,12 @@ impl World {
         }
     }
 
-    pub(crate) fn heard(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
+    pub(crate) fn on_reply(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
         match &self.clients.list[client] {
-            Client::Producer(_) => self.producer_heard(client, ticket, outcome),
-            Client::Worker(_) => self.worker_heard(client, ticket, outcome),
-            Client::Admin(_) => self.admin_heard(client, ticket, outcome),
-            Client::Executor(_) => self.effect_heard(client, ticket, &outcome),
+            Client::Producer(_) => self.on_producer_reply(client, ticket, outcome),
+            Client::Worker(_) => self.on_worker_reply(client, ticket, outcome),
+            Client::Admin(_) => self.on_admin_reply(client, ticket, outcome),
+            Client::Executor(_) => self.on_effect_reply(client, ticket, &outcome),
         }
     }
 

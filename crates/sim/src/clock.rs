@@ -1,7 +1,7 @@
-//! The authority's clock, and which of its times the processes believe.
+//! The authority clock, and which of its times the processes believe.
 //!
-//! Small jumps are followed. Now and then the clock jumps by more than an hour, and is set right or confirmed some
-//! seconds later. The history records which times may be followed.
+//! Small jumps are followed. Occasionally the clock jumps by more than an hour, and is corrected or
+//! confirmed some seconds later. The history records which times may be followed.
 
 use driftq_checker::history::What;
 use driftq_core::{ClockOrigin, ClockRecord, JUMP_MS_MAX, NodeId, Timestamp};
@@ -10,34 +10,35 @@ use crate::cluster::process::Monotonic;
 use crate::plan::HEAL_AT_MS;
 use crate::world::{EPOCH_MS, ProcessClock, SimEvent, World};
 
-/// Behind the longest jump that is held back, so that a guard which is off by a little is seen.
+/// Starts shortly above the longest jump that is followed, so that a guard with a slightly wrong
+/// limit is detected.
 const FAR_MS: std::ops::Range<u64> = JUMP_MS_MAX + 200_000..40 * 24 * 3_600_000;
 
 impl World {
-    /// What the authority's clock shows.
+    /// The time of the authority clock.
     pub(crate) fn authority_now(&self) -> Timestamp {
         Timestamp((EPOCH_MS + self.now).saturating_add_signed(self.clocks.ahead_ms))
     }
 
-    /// The same without an unconfirmed long jump. Clients plan by this time.
+    /// The same without an unconfirmed long jump. Clients schedule by this time.
     pub(crate) fn followed_now(&self) -> Timestamp {
         Timestamp(self.authority_now().0 - self.clocks.jump_ms.unwrap_or(0))
     }
 
-    /// A jump that is followed.
+    /// Applies a jump that is followed.
     pub(crate) fn jump_clock(&mut self, by_ms: i64) {
         self.clocks.ahead_ms += by_ms;
         self.set_authority();
         self.record_time();
     }
 
-    /// Tells the checker which time may be followed.
+    /// Records which time may be followed.
     pub(crate) fn record_time(&mut self) {
         let now = self.followed_now().0;
         self.record(0, What::Clock { now });
     }
 
-    /// A jump that is not followed, unless one is under way already.
+    /// Applies a jump that is not followed, unless one is already active.
     pub(crate) fn jump_far(&mut self) {
         if self.clocks.jump_ms.is_some() || self.now + 60_000 > HEAL_AT_MS {
             return;
@@ -52,7 +53,7 @@ impl World {
         self.later(delay, SimEvent::JumpEnds { number, is_right });
     }
 
-    /// A person confirms the jump, or sets the clock right.
+    /// An operator confirms the jump, or corrects the clock.
     pub(crate) fn end_jump(&mut self, number: u64, is_right: bool) {
         let Some(by_ms) = self.clocks.jump_ms.filter(|_| number == self.clocks.jumps) else {
             return;
@@ -69,12 +70,12 @@ impl World {
         self.jump_clock(-by_ms.cast_signed());
     }
 
-    /// Faults are over.
+    /// Ends an active jump when the faults end.
     pub(crate) fn set_clock_right(&mut self) {
         self.end_jump(self.clocks.jumps, false);
     }
 
-    /// What any process that holds the jump back confirms.
+    /// The record with which a process that holds the jump back would confirm it.
     fn to_confirm(&self) -> Option<ClockRecord> {
         let mut all = self.hosts.clocks().chain([&self.clocks.process]);
         all.find_map(|process| process.guard.to_confirm())
@@ -86,14 +87,14 @@ impl World {
         self.record_time();
     }
 
-    /// The only process starts again, sometimes with its machine.
+    /// Restarts the clock of the only process, sometimes after a reboot.
     pub(crate) fn restart_process_clock(&mut self) {
         self.clocks.boots += u64::from(self.rng.u32(0..4) == 0);
         let boot_id = format!("boot-{}", self.clocks.boots);
         self.clocks.process = ProcessClock::new(&boot_id, self.now, &self.clocks.stored);
     }
 
-    /// A process reads the authority's clock. Returns the time that it believes.
+    /// A process reads the authority clock. Returns the time that it believes.
     pub(crate) fn believe(&mut self, host: Option<NodeId>, authority: Timestamp) -> Timestamp {
         let now = self.now;
         let Some((process, boot_ms)) = self.process_clock(host, now) else { return authority };
@@ -109,14 +110,14 @@ impl World {
         if is_held && is_first && origin == ClockOrigin::Held {
             self.stats.saw("clock jump held back by a new process");
         }
-        // If nothing told this process of the jump, that counts as a confirmation.
+        // If the process could not know about the jump, its first sample counts as a confirmation.
         if is_first && !is_told && believed.since(self.followed_now()) > JUMP_MS_MAX {
             self.confirm(ClockRecord::Confirmed(authority));
         }
         believed
     }
 
-    /// A shard was loaded whose last batch has this time.
+    /// A shard was loaded whose last batch has the time `stored`.
     pub(crate) fn floor(&mut self, host: Option<NodeId>, stored: Timestamp) {
         let now = self.now;
         if let Some((process, boot_ms)) = self.process_clock(host, now) {
@@ -124,7 +125,7 @@ impl World {
         }
     }
 
-    /// A process looks whether its jump was confirmed, and stores what it should.
+    /// A process checks whether its jump was confirmed, and stores its records.
     pub(crate) fn look_at_clock(&mut self, host: Option<NodeId>) {
         let (now, confirmed) = (self.now, self.clocks.stored.confirmed);
         let Some((process, boot_ms)) = self.process_clock(host, now) else { return };

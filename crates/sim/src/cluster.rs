@@ -1,10 +1,11 @@
-//! A cluster: many nodes, each with the machine of the core that decides which shards it serves, and one
-//! database that shows them to each other. There are no queues in it: a shard is only served or not.
+//! Simulates a cluster: many nodes, each with the ownership state machine of the core, and one
+//! database through which they see each other. There are no queues: a shard is either served or
+//! not.
 //!
-//! 1. Requests and answers are late and get lost, processes are stopped and killed, their clocks run apart,
-//!    the database goes away; all from one seed.
-//! 2. Whenever a node begins to serve a shard or is renewed, no other node that is alive by the database's
-//!    clock may serve the same one. What breaks that is in [`Cluster::broken`].
+//! 1. All faults come from one seed: requests and replies are late or lost, processes are stopped
+//!    and killed, their clocks drift, and the database becomes unavailable.
+//! 2. When a node starts to serve a shard or renews its lease, no other node that is alive by the
+//!    database clock may serve that shard. Violations are listed in [`Cluster::broken`].
 
 mod cluster_config;
 pub(crate) mod database;
@@ -12,7 +13,7 @@ pub(crate) mod process;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use driftq_core::ownership::{Action, Event, RENEW_WAIT_MS, Shown};
+use driftq_core::ownership::{ClusterRows, OwnershipAction, OwnershipEvent, RENEW_TIMEOUT_MS};
 use driftq_core::{Epoch, NodeId, ShardId};
 
 use database::Database;
@@ -34,7 +35,7 @@ enum SimEvent {
     Drain,
     Send(Request),
     Reach(Request),
-    Renewed(u64, Option<Shown>),
+    Renewed(u64, Option<ClusterRows>),
     ClaimOver { shard: ShardId, number: u64, epoch: Option<Epoch> },
     GivenUp(ShardId),
     Commit { shard: ShardId, epoch: Epoch },
@@ -44,19 +45,19 @@ enum SimEvent {
 #[derive(Debug)]
 pub struct Cluster {
     config: ClusterConfig,
-    /// What goes wrong from now on.
+    /// The faults from now on.
     pub faults: Faults,
     now: u64,
     database: Database,
-    /// The database answers nobody until then.
+    /// The database does not answer until this time.
     away_until: u64,
     processes: BTreeMap<NodeId, Process>,
     queue: BTreeMap<(u64, u64), (NodeId, SimEvent)>,
     next_number: u64,
     chance: fastrand::Rng,
-    /// Who serves each shard.
+    /// The nodes that serve each shard.
     served: Vec<BTreeSet<NodeId>>,
-    /// Since when nobody does.
+    /// Since when no node serves each shard.
     unserved_since: Vec<Option<u64>>,
     gap_ms: u64,
     claims_at_once: usize,
@@ -66,7 +67,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A database without nodes.
+    /// Creates a database without nodes.
     pub fn new(seed: u64, config: ClusterConfig) -> Cluster {
         Cluster {
             config,
@@ -88,22 +89,22 @@ impl Cluster {
         }
     }
 
-    /// Milliseconds since the beginning.
+    /// Milliseconds since the start.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// What should not have happened.
+    /// The violations so far.
     pub fn broken(&self) -> &[String] {
         &self.broken
     }
 
-    /// The nodes that run, or are stopped by a signal.
+    /// The nodes that run or are paused.
     pub fn nodes(&self) -> Vec<NodeId> {
         self.processes.keys().copied().collect()
     }
@@ -113,7 +114,7 @@ impl Cluster {
         self.processes.values().map(|process| process.serves.len()).collect()
     }
 
-    /// Who serves a shard, if exactly one node does.
+    /// The node that serves a shard, if exactly one does.
     pub fn server(&self, shard: ShardId) -> Option<NodeId> {
         let served = &self.served[shard.0 as usize];
         served.first().copied().filter(|_| served.len() == 1)
@@ -124,7 +125,7 @@ impl Cluster {
         self.served.iter().all(|nodes| !nodes.is_empty())
     }
 
-    /// Whether every shard is served by the one node that holds it and that all nodes wish it for.
+    /// Whether every shard is served by its holder, and that holder is the target of all nodes.
     pub fn is_settled(&self) -> bool {
         (0..self.config.shards).map(ShardId).all(|shard| {
             let held = self.database.held(shard);
@@ -138,12 +139,12 @@ impl Cluster {
         })
     }
 
-    /// The longest time for which nobody has served some shard, since this was last asked.
+    /// The longest time for which a shard was not served, since the last call.
     pub fn take_gap_ms(&mut self) -> u64 {
         std::mem::take(&mut self.gap_ms)
     }
 
-    /// The most claims that had a connection at the same time, since this was last asked.
+    /// The maximum number of claims with a connection at the same time, since the last call.
     pub fn take_claims_at_once(&mut self) -> usize {
         std::mem::take(&mut self.claims_at_once)
     }
@@ -153,11 +154,11 @@ impl Cluster {
         let node = NodeId(self.chance.u64(..) >> 1);
         let process = Process::new(node, self.config.lease_ms, &mut self.chance);
         self.processes.insert(node, process);
-        self.tell(node, Event::Time);
+        self.handle(node, OwnershipEvent::Time);
         node
     }
 
-    /// Ends a process without a word. What it has sent is on its way.
+    /// Ends a process without notice. Its requests in flight still arrive.
     pub fn kill(&mut self, node: NodeId) {
         let Some(process) = self.processes.remove(&node) else { return };
         for shard in process.serves.into_keys() {
@@ -165,7 +166,7 @@ impl Cluster {
         }
     }
 
-    /// Stops a process by a signal, and lets it go on later.
+    /// Pauses a process for a time, as SIGSTOP does.
     pub fn pause(&mut self, node: NodeId, for_ms: u64) {
         let until = self.now + for_ms;
         if let Some(process) = self.processes.get_mut(&node) {
@@ -175,42 +176,42 @@ impl Cluster {
         }
     }
 
-    /// Asks a process to stop.
+    /// Asks a process to drain.
     pub fn drain(&mut self, node: NodeId) {
         self.push(self.now, node, SimEvent::Drain);
     }
 
-    /// A person says that a node should take no shards, or that it may again.
+    /// An operator marks a node as drained, or allows it to serve shards again.
     pub fn hold_back(&mut self, node: NodeId, is_held_back: bool) {
         self.database.drain(node, is_held_back);
     }
 
-    /// A person puts a shard on a node, or lets it be spread like the others.
+    /// An operator pins a shard to a node, or removes the pin.
     pub fn put(&mut self, shard: ShardId, node: Option<NodeId>) {
         self.database.put(shard, node);
     }
 
-    /// The database answers nobody for a while.
+    /// Makes the database unavailable for a time.
     pub fn lose_database(&mut self, for_ms: u64) {
         self.away_until = self.now + for_ms;
     }
 
-    /// Sets the clock of the database so far ahead of the true one.
+    /// Sets the clock of the database ahead of the true time.
     pub fn set_clock_ahead(&mut self, ahead_ms: u64) {
         self.database.ahead_ms = ahead_ms;
     }
 
-    /// Lets time pass until `until`, or until something is so.
+    /// Runs until `until`, or until `is_so` holds.
     pub fn run(&mut self, until: u64, is_so: impl Fn(&Cluster) -> bool) {
         self.is_changed = true;
-        // Most that happens is a commit that changes nothing.
+        // Most events are commits that change nothing.
         while !(std::mem::take(&mut self.is_changed) && is_so(self)) {
             let next = self.queue.first_key_value().map(|(key, _)| *key);
             let Some(key) = next.filter(|(at, _)| *at <= until) else {
                 self.now = self.now.max(until);
                 return;
             };
-            let (node, happening) = self.queue.remove(&key).expect("it was seen there");
+            let (node, happening) = self.queue.remove(&key).expect("its key was just read");
             self.now = key.0;
             self.happen(node, happening);
         }
@@ -240,30 +241,33 @@ impl Cluster {
             SimEvent::Reach(_) => unreachable!("it happens in the database"),
             SimEvent::Wake => {
                 if process.wakes_at == Some(self.now) {
-                    self.tell(node, Event::Time);
+                    self.handle(node, OwnershipEvent::Time);
                 }
             }
-            SimEvent::Drain => self.tell(node, Event::Drain),
+            SimEvent::Drain => self.handle(node, OwnershipEvent::Drain),
             SimEvent::Send(request) => self.send(node, request),
             SimEvent::Renewed(number, view) => {
                 if process.renewal == Some(number) {
                     process.renewal = None;
-                    self.tell(node, view.map_or(Event::RenewFailed, Event::Renewed));
+                    self.handle(
+                        node,
+                        view.map_or(OwnershipEvent::RenewFailed, OwnershipEvent::Renewed),
+                    );
                 }
             }
             SimEvent::ClaimOver { shard, number, epoch } => {
                 self.claim_over(node, shard, number, epoch);
             }
-            SimEvent::GivenUp(shard) => self.tell(node, Event::GivenUp(shard)),
+            SimEvent::GivenUp(shard) => self.handle(node, OwnershipEvent::GivenUp(shard)),
             SimEvent::Commit { shard, epoch } => self.commit(node, shard, epoch),
         }
     }
 
-    /// Tells a machine something and performs what it says.
-    fn tell(&mut self, node: NodeId, event: Event) {
+    /// Passes an event to the state machine of a node and performs its actions.
+    fn handle(&mut self, node: NodeId, event: OwnershipEvent) {
         let Some(process) = self.processes.get_mut(&node) else { return };
         self.is_changed = true;
-        let actions = process.hear(self.now, event);
+        let actions = process.apply(self.now, event);
         for action in actions {
             self.perform(node, action);
         }
@@ -277,48 +281,48 @@ impl Cluster {
         }
     }
 
-    fn perform(&mut self, node: NodeId, action: Action) {
+    fn perform(&mut self, node: NodeId, action: OwnershipAction) {
         self.next_number += 1;
         let number = self.next_number;
-        self.counts.actions += u64::from(!matches!(action, Action::Renew { .. }));
+        self.counts.actions += u64::from(!matches!(action, OwnershipAction::Renew { .. }));
         let soon = self.now + self.chance.u64(0..=1);
         let Some(process) = self.processes.get_mut(&node) else { return };
         match action {
-            Action::Renew { draining } => {
+            OwnershipAction::Renew { draining } => {
                 self.counts.renewals += 1;
                 process.renewal = Some(number);
-                let waits_until = self.now + RENEW_WAIT_MS;
+                let waits_until = self.now + RENEW_TIMEOUT_MS;
                 self.push(soon, node, SimEvent::Send(Request::Renew { draining, number }));
                 self.push(waits_until, node, SimEvent::Renewed(number, None));
             }
-            Action::Claim { shard, epoch } => {
+            OwnershipAction::Claim { shard, epoch } => {
                 self.counts.claims += 1;
                 process.claims.insert(shard, number);
                 process.queue.push_back((shard, epoch, number));
                 self.connect(node);
             }
-            Action::GiveUp { shard, epoch } => {
-                // What is decided is committed first.
+            OwnershipAction::GiveUp { shard, epoch } => {
+                // Decided batches are committed first.
                 let stopped = self.now + self.chance.u64(1..20);
                 self.push(stopped, node, SimEvent::Send(Request::GiveUp { shard, epoch }));
             }
-            Action::Abandon(shard) => {
+            OwnershipAction::Abandon(shard) => {
                 self.counts.abandoned += 1;
                 let claim = process.claims.get(&shard).copied();
                 self.unserve(node, shard);
-                // Sometimes the answer to a claim is on its way and cannot be called back.
+                // Sometimes the reply to a claim is already in flight and cannot be cancelled.
                 if let Some(number) = claim.filter(|_| self.chance.bool()) {
                     self.push(soon, node, SimEvent::ClaimOver { shard, number, epoch: None });
                 }
             }
-            Action::Leave => {
+            OwnershipAction::Leave => {
                 self.push(soon, node, SimEvent::Reach(Request::Leave));
                 self.kill(node);
             }
         }
     }
 
-    /// Begins claims that wait, as long as there are connections.
+    /// Starts queued claims while connections are free.
     fn connect(&mut self, node: NodeId) {
         let Some(process) = self.processes.get_mut(&node) else { return };
         while process.connected.len() < self.config.connections
@@ -345,11 +349,11 @@ impl Cluster {
         }
     }
 
-    /// A request that does not reach the database, or whose answer is lost, has failed after a while.
+    /// A request that does not reach the database, or whose reply is lost, fails after a while.
     fn miss(&mut self, node: NodeId, request: Request) {
         let noticed = self.now + 1_000;
         match request {
-            // It has a time of its own.
+            // Renewals have their own timeout.
             Request::Renew { .. } | Request::Leave => {}
             Request::Claim { shard, number, .. } => {
                 self.push(noticed, node, SimEvent::ClaimOver { shard, number, epoch: None });
@@ -365,7 +369,7 @@ impl Cluster {
                 let view = self.database.renew(self.now, node, draining);
                 let serves = self.processes.get(&node).map(|process| process.serves.clone());
                 for shard in serves.unwrap_or_default().into_keys() {
-                    self.look_for_two(shard);
+                    self.check_single_server(shard);
                 }
                 (back, SimEvent::Renewed(number, Some(view)))
             }
@@ -395,8 +399,8 @@ impl Cluster {
         process.queue.retain(|(_, _, waiting)| *waiting != number);
         if process.claims.get(&shard) == Some(&number) {
             process.claims.remove(&shard);
-            let claimed = |epoch| Event::Claimed { shard, epoch };
-            self.tell(node, epoch.map_or(Event::ClaimFailed(shard), claimed));
+            let claimed = |epoch| OwnershipEvent::Claimed { shard, epoch };
+            self.handle(node, epoch.map_or(OwnershipEvent::ClaimFailed(shard), claimed));
             let process = self.processes.get(&node);
             let serves = process.and_then(|process| process.machine.serves(shard));
             if let Some(epoch) = epoch.filter(|epoch| serves == Some(*epoch)) {
@@ -414,7 +418,7 @@ impl Cluster {
         if let Some(since) = self.unserved_since[shard.0 as usize].take() {
             self.gap_ms = self.gap_ms.max(self.now - since);
         }
-        self.look_for_two(shard);
+        self.check_single_server(shard);
         let commits_at = self.now + self.chance.u64(1..1_000);
         self.push(commits_at, node, SimEvent::Commit { shard, epoch });
     }
@@ -438,18 +442,18 @@ impl Cluster {
         let fails = is_over || self.is_hit(self.faults.commits);
         if fails {
             self.counts.fenced += u64::from(is_over);
-            // A commit that does not follow the last one is refused under an ownership that stands.
+            // A commit out of order is rejected even if the ownership is current.
             let fenced = is_over || self.chance.bool();
             self.unserve(node, shard);
-            self.tell(node, Event::Lost { shard, epoch, fenced });
+            self.handle(node, OwnershipEvent::Lost { shard, epoch, fenced });
         } else {
             let again_at = self.now + self.chance.u64(500..1_500);
             self.push(again_at, node, SimEvent::Commit { shard, epoch });
         }
     }
 
-    /// Two nodes that serve a shard while both are alive are one too many.
-    fn look_for_two(&mut self, shard: ShardId) {
+    /// Records a violation if two nodes that are alive serve the same shard.
+    fn check_single_server(&mut self, shard: ShardId) {
         let served = self.served[shard.0 as usize].iter();
         let alive: Vec<NodeId> =
             served.filter(|node| self.database.is_alive(self.now, **node)).copied().collect();

@@ -1,27 +1,29 @@
-//! Commits: a worker settles, says how its effects ended and produces what follows, all at once; again when
-//! it hears nothing, and sometimes with something else.
+//! Commits of workers: settle, finish effects and produce messages in one request. Workers repeat a
+//! commit without a reply, sometimes with different content.
 
-use driftq_checker::history::{Commit as Asked, Content, Name, Op, Pointer, Produce as Sent, Verb};
+use driftq_checker::history::{
+    Commit as CommandContext, Content, Name, Op, Pointer, Produce as Sent, Verb,
+};
 use driftq_core::command::{Commit, Ending, PointerName, Produce, SetPointer, TopicName};
 use driftq_core::{Command, Envelope, Rejection};
 
 use crate::consumer::worker;
 use crate::facts::operator::pointer_text;
-use crate::world::{Committing, Outcome, SimEvent, Taken, World};
+use crate::world::{Committing, Outcome, SimEvent, WorkerDelivery, World};
 
-/// How often a commit is sent in all.
+/// How often a commit is sent at most.
 const TIMES_MAX: u32 = 6;
 
-/// One of few pointers, so that messages meet.
+/// Returns one of a few pointers, so that messages set the same ones.
 pub(crate) fn some_pointer(rng: &mut fastrand::Rng) -> PointerName {
     let (dataset, version) = ("sales".into(), "v1".into());
     PointerName { dataset, version, partition_key: format!("day-{}", rng.u32(0..6)).into() }
 }
 
 impl World {
-    /// A worker is done with a delivery and says everything at once.
-    pub(crate) fn commit(&mut self, client: usize, taken: &Taken) {
-        // The same whenever its worker is asked: it is part of what a repeat must say again.
+    /// Commits a delivery with its effects, messages and pointers.
+    pub(crate) fn commit(&mut self, client: usize, taken: &WorkerDelivery) {
+        // Derived from the body, so that a repeat sends the same reason.
         let reason = taken.body.is_multiple_of(2).then(|| "it broke".into());
         let delay_ms = self.rng.bool().then(|| self.rng.u64(0..2_000));
         let (verb, ending) = match self.rng.u32(0..20) {
@@ -46,7 +48,7 @@ impl World {
         let (token, result) = (taken.token.clone(), None);
         let (told_pointers, pointers) = self.some_pointers(&verb);
         let command = Commit { token, ending, effects, produce, pointers, result };
-        let asked = Asked {
+        let asked = CommandContext {
             lease: taken.lease.clone(),
             verb,
             finishes,
@@ -59,7 +61,7 @@ impl World {
         self.send_commit(client, Committing { taken: taken.clone(), asked, command, times: 0 });
     }
 
-    /// Pointers to what a worker has made, in answers and in requests.
+    /// Pointers to set, as recorded in the history and as sent.
     fn some_pointers(&mut self, verb: &Verb) -> (Vec<Pointer>, Vec<SetPointer>) {
         let is_set = matches!(verb, Verb::Ack) && !self.clients.is_healed;
         if !is_set || self.rng.u32(0..5) != 0 {
@@ -82,15 +84,15 @@ impl World {
             if produce.routing.is_some() {
                 produce.routing = self.ask_router();
             }
-            self.look_around(commit.token.shard, produce);
+            self.set_remote_topics(commit.token.shard, produce);
         }
         let ticket = self.call(client, op, Command::Commit(Box::new(commit)));
         let committing = Committing { times: committing.times + 1, ..committing };
         worker(self, client).committing.insert(ticket, committing);
     }
 
-    /// A message that follows, to a topic that is there, or was, or never will be.
-    fn next_step(&mut self, taken: &Taken) -> (Sent, Produce) {
+    /// A message to produce, to a topic that exists, existed or never will.
+    fn next_step(&mut self, taken: &WorkerDelivery) -> (Sent, Produce) {
         let topic = self.some_target();
         let body = self.new_body();
         let tenant: Option<Name> = (self.rng.u32(0..4) == 0).then(|| "acme".into());
@@ -126,7 +128,7 @@ impl World {
         (told, produce)
     }
 
-    /// A key that is, or was, another message's there.
+    /// A key that another message of the topic holds or held.
     fn some_taken_key(&mut self, topic: &Name, tenant: &Name) -> Option<Name> {
         let first = (topic.clone(), tenant.clone(), "".into());
         let there = |(of, whose, _): &&(Name, Name, Name)| (of, whose) == (topic, tenant);
@@ -141,7 +143,7 @@ impl World {
         self.later(delay_ms, SimEvent::Worked { client, work });
     }
 
-    pub(crate) fn commit_heard(
+    pub(crate) fn on_commit_reply(
         &mut self,
         client: usize,
         committing: Committing,
@@ -152,7 +154,7 @@ impl World {
             Outcome::Unknown | Outcome::NotSent if !is_last => {
                 let delay = self.rng.u64(5..1_500);
                 match self.rng.u32(0..10) {
-                    // Somebody who thinks again instead of repeating what was said.
+                    // A worker that decides again instead of repeating its commit.
                     0 => self.commit(client, &committing.taken),
                     _ => self.send_again_later(client, delay, committing),
                 }
@@ -163,7 +165,7 @@ impl World {
                         let delay = self.rng.u64(1..3_000);
                         self.send_again_later(client, delay, committing);
                     }
-                    // About when nobody remembers it any more.
+                    // About when the record of the commit expires.
                     2 => {
                         let delay = self.rng.u64(40_000..70_000);
                         self.send_again_later(client, delay, committing);

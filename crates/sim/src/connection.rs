@@ -1,4 +1,4 @@
-//! Connections of consumers: what is written to them, when, and how they end.
+//! Connections of consumers: when deliveries are written, and how connections end.
 
 use driftq_checker::history::What;
 use driftq_core::{ConsumerId, Line, Timestamp};
@@ -7,7 +7,7 @@ use crate::consumer::lease_of;
 use crate::world::{SimEvent, World};
 
 impl World {
-    /// Lets every connection write what its client can take, and ends those that are due.
+    /// Writes to every connection what its client can take, and ends the connections that are due.
     pub(crate) fn write_lines(&mut self, life: u64) {
         let Some(node) = self.alive(life) else { return };
         let consumers: Vec<ConsumerId> = node.connections.keys().copied().collect();
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// Ends a connection; its consumer hears of it at `at`.
+    /// Ends a connection. Its consumer notices at `at`.
     fn hang_up_after(&mut self, consumer: ConsumerId, at: u64) {
         let mut nodes = self.nodes.iter_mut().flatten();
         let Some((life, connection)) =
@@ -61,13 +61,13 @@ impl World {
             self.stats.saw("give-back");
         }
         for command in commands {
-            self.tell(life, command);
+            self.send_command(life, command);
         }
         let wait_ms = at.saturating_sub(self.now) + 1;
         self.later(wait_ms, SimEvent::Hangup { consumer });
     }
 
-    /// A connection ends now.
+    /// Ends a connection now.
     pub(crate) fn hang_up(&mut self, consumer: ConsumerId) {
         self.hang_up_after(consumer, self.now);
     }

@@ -1,5 +1,5 @@
-//! A worker: takes messages over a stream or by polls, works, and settles: usually well, sometimes late,
-//! twice, never, or with a token of long ago.
+//! The worker client: receives messages over a stream or by polling, processes and settles them. It
+//! sometimes settles late, twice, never, or with an old token.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,11 +11,13 @@ use driftq_core::command::{
 use driftq_core::{Command, ConsumerId, Rejection, Reply, Text, Ticket};
 
 use crate::facts::content;
-use crate::world::{Book, Client, Held, Outcome, Said, SimEvent, Taken, Worker, World};
+use crate::world::{
+    Book, Client, Held, Outcome, ReportedOutcome, SimEvent, Worker, WorkerDelivery, World,
+};
 
-/// Tokens of deliveries that are over, kept to be shown again.
+/// Tokens of ended deliveries, kept for reuse.
 const OLD_TOKENS: usize = 12;
-/// Bodies that every worker chokes on.
+/// Messages whose body is a multiple of this fail on most attempts.
 const POISON: u64 = 31;
 
 impl Worker {
@@ -38,14 +40,14 @@ impl Worker {
             committing: BTreeMap::new(),
             again: BTreeMap::new(),
             book: Book::default(),
-            is_undertaker: false,
+            reads_dead_letters: false,
             stays_until: None,
         }
     }
 
     pub(crate) fn undertaker(world: &mut World, topic: Name) -> Worker {
         let mut worker = Worker::new(world, topic, "undertaker".into(), 0);
-        worker.is_undertaker = true;
+        worker.reads_dead_letters = true;
         worker.poll_ms = None;
         worker.credit = 50;
         worker.lease_ms = Some(30_000);
@@ -54,7 +56,8 @@ impl Worker {
 }
 
 impl World {
-    /// After the faults: everybody comes back as a stream with room for much, so that the rest drains.
+    /// After the faults: reconnects all workers as streams with a large prefetch, so that the rest
+    /// drains.
     pub(crate) fn hurry_workers(&mut self) {
         for client in &mut self.clients.list {
             if let Client::Worker(worker) = client {
@@ -68,7 +71,7 @@ impl World {
     }
 }
 
-/// The attempt that a delivery is.
+/// The lease of a delivery.
 pub(crate) fn lease_of(delivery: &Delivery) -> Lease {
     Lease {
         topic: delivery.topic.clone(),
@@ -126,10 +129,10 @@ impl World {
         }
     }
 
-    pub(crate) fn worker_heard(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
-        self.effect_heard(client, ticket, &outcome);
+    pub(crate) fn on_worker_reply(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
+        self.on_effect_reply(client, ticket, &outcome);
         if let Some(committing) = worker(self, client).committing.remove(&ticket) {
-            self.commit_heard(client, committing, &outcome);
+            self.on_commit_reply(client, committing, &outcome);
             return;
         }
         let me = worker(self, client);
@@ -146,7 +149,7 @@ impl World {
         if !matches!(outcome, Outcome::Done(Reply::Joined { .. })) {
             if let Some(consumer) = me.connection.take() {
                 self.clients.connections.remove(&consumer);
-                // A join whose answer was lost may have taken place.
+                // A join whose reply was lost may have succeeded.
                 self.hang_up(consumer);
             }
             let delay = self.rng.u64(50..1_000);
@@ -168,7 +171,7 @@ impl World {
         let me = worker(self, client);
         let lease = lease_of(&delivery);
         let message = content(&delivery.message);
-        let taken = Taken {
+        let taken = WorkerDelivery {
             lease: lease.clone(),
             token: delivery.token.clone(),
             body: message.body,
@@ -181,7 +184,7 @@ impl World {
         let work = me.next_work;
         let lease_ms = taken.lease_ms;
         me.work.insert(work, taken);
-        let is_undertaker = me.is_undertaker;
+        let reads_dead_letters = me.reads_dead_letters;
         let seen = Seen {
             lease: lease.clone(),
             id: delivery.id.to_string().into(),
@@ -189,10 +192,10 @@ impl World {
             message,
         };
         self.record(client as u32 + 1, What::Delivered(seen));
-        if is_undertaker {
+        if reads_dead_letters {
             self.write_down(&delivery);
         } else {
-            self.begin_under(client, work, &lease, &delivery);
+            self.begin_for_delivery(client, work, &lease, &delivery);
         }
         let duration = match self.rng.u32(0..100) {
             _ if self.clients.is_healed => self.rng.u64(1..40),
@@ -228,7 +231,7 @@ impl World {
             self.show_an_old_token(client, taken);
             return;
         }
-        if self.clients.is_healed || worker(self, client).is_undertaker {
+        if self.clients.is_healed || worker(self, client).reads_dead_letters {
             self.settle(client, &taken, Verb::Ack, false);
             return;
         }
@@ -247,7 +250,7 @@ impl World {
                 let delay_ms = self.rng.u64(0..3) * 300;
                 self.settle(client, &taken, Verb::Release { delay_ms }, false);
             }
-            // Dies without a word.
+            // The worker dies.
             12..15 => {}
             15..20 if !taken.extended => {
                 let lease_ms = self.rng.u64(250..6_000);
@@ -255,7 +258,7 @@ impl World {
                 let me = worker(self, client);
                 me.next_work += 1;
                 let work = me.next_work;
-                me.work.insert(work, Taken { extended: true, ..taken });
+                me.work.insert(work, WorkerDelivery { extended: true, ..taken });
                 let duration = self.rng.u64(1..2_000);
                 self.later(duration, SimEvent::Worked { client, work });
                 return;
@@ -271,46 +274,46 @@ impl World {
         self.show_an_old_token(client, taken);
     }
 
-    /// A number for something that a worker will do.
+    /// Returns a number for a task of a worker.
     pub(crate) fn new_work(&mut self, client: usize) -> u64 {
         let me = worker(self, client);
         me.next_work += 1;
         me.next_work
     }
 
-    /// Leaves the end of an effect to the commit of its delivery, if its worker is still at it.
+    /// Leaves the finish of an effect to the commit of its delivery, if the worker still has it.
     pub(crate) fn leave_to_commit(
         &mut self,
         client: usize,
         work: u64,
         held: &Held,
-        said: &Said,
+        said: &ReportedOutcome,
     ) -> bool {
         let taken = worker(self, client).work.get_mut(&work);
         taken.map(|taken| taken.ends.push((held.clone(), said.clone()))).is_some()
     }
 
-    /// Takes a delivery out of a worker's hands, if it is still at it.
-    pub(crate) fn stop_work(&mut self, client: usize, work: u64) -> Option<Taken> {
+    /// Takes a delivery away from a worker, if it still has it.
+    pub(crate) fn stop_work(&mut self, client: usize, work: u64) -> Option<WorkerDelivery> {
         worker(self, client).work.remove(&work)
     }
 
-    /// An ack was refused because of effects without an outcome.
-    pub(crate) fn has_unfinished_effects(&mut self, client: usize, taken: &Taken) {
+    /// Handles an ack that was rejected because of unfinished effects.
+    pub(crate) fn has_unfinished_effects(&mut self, client: usize, taken: &WorkerDelivery) {
         let verb = match self.rng.u32(0..10) {
-            // What nobody will finish any more is somebody else's to look at.
+            // No client will finish the effects any more.
             _ if self.clients.is_healed => Verb::Final,
             0..5 => Verb::Nack { delay_ms: None },
             5..7 => Verb::Release { delay_ms: 300 },
             7 => Verb::Final,
-            // By then somebody may have finished them.
+            // By then another client may have finished them.
             8 => Verb::Ack,
             _ => return,
         };
         self.settle(client, taken, verb, false);
     }
 
-    fn show_an_old_token(&mut self, client: usize, taken: Taken) {
+    fn show_an_old_token(&mut self, client: usize, taken: WorkerDelivery) {
         let me = worker(self, client);
         me.old.push_back(taken);
         if me.old.len() > OLD_TOKENS {
@@ -330,7 +333,13 @@ impl World {
         }
     }
 
-    pub(crate) fn settle(&mut self, client: usize, taken: &Taken, verb: Verb, by_owner: bool) {
+    pub(crate) fn settle(
+        &mut self,
+        client: usize,
+        taken: &WorkerDelivery,
+        verb: Verb,
+        by_owner: bool,
+    ) {
         let me = worker(self, client);
         let claim = if !by_owner {
             Claim::Token(taken.token.clone(), None)

@@ -1,4 +1,4 @@
-//! Stored pages that are damaged or lost in some runs, and the operator who repairs their partitions.
+//! Damages or loses stored pages in some runs. An operator repairs their partitions.
 
 use driftq_checker::history::{Name, Op, What};
 use driftq_core::command::{Repair, Repaired};
@@ -9,7 +9,7 @@ use crate::admin::topic_name;
 use crate::world::{Client, Damage, Outcome, SimEvent, Task, World};
 
 impl World {
-    /// Some runs lose a few pages.
+    /// Schedules the loss of a few pages, in some runs.
     pub(crate) fn plan_corruption(&mut self) {
         if self.rng.u32(0..4) != 0 {
             return;
@@ -20,7 +20,7 @@ impl World {
         }
     }
 
-    /// A page of a topic that holds no dead letters cannot be read any more.
+    /// Damages a page of a topic that is not a dead-letter topic.
     pub(crate) fn corrupt(&mut self) {
         let shard = ShardId(self.rng.u32(0..self.nodes.len() as u32));
         let mut pages: Vec<(Key, Name, Lane, Offset, Offset)> = Vec::new();
@@ -54,14 +54,15 @@ impl World {
         self.later(delay, SimEvent::Repair { damage, from: 0 });
     }
 
-    /// A restored backup may have pages that were repaired since.
+    /// Repairs all damaged partitions again: a restored backup may contain pages that were repaired
+    /// since.
     pub(crate) fn repair_all(&mut self) {
         for damage in self.damages.clone() {
             self.later(1_000, SimEvent::Repair { damage, from: 0 });
         }
     }
 
-    /// One step of a repair.
+    /// Runs one step of a repair.
     pub(crate) fn repair(&mut self, damage: Damage, from: Offset) {
         let mut clients = self.clients.list.iter();
         let Some(client) = clients.position(|client| matches!(client, Client::Admin(_))) else {
@@ -72,7 +73,7 @@ impl World {
         self.begin(client, Task::Repair(damage), Op::Look, Command::Repair(repair));
     }
 
-    pub(crate) fn heard_of_repair(&mut self, damage: Damage, outcome: Outcome) {
+    pub(crate) fn on_repair_reply(&mut self, damage: Damage, outcome: Outcome) {
         match outcome {
             Outcome::Done(Reply::Repaired(Repaired { next: None, .. })) => {
                 self.stats.saw("partition repaired");
@@ -80,7 +81,7 @@ impl World {
             Outcome::Done(Reply::Repaired(Repaired { next: Some(from), .. })) => {
                 self.repair(damage, from);
             }
-            // The topic was deleted meanwhile.
+            // The topic was deleted in the meantime.
             Outcome::Refused(_) => {}
             Outcome::Done(_) | Outcome::NotSent | Outcome::Unknown => {
                 self.later(1_000, SimEvent::Repair { damage, from: 0 });

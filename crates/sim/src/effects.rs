@@ -1,4 +1,4 @@
-//! Effects that a worker begins under a delivery, and what it does when it is told to wait.
+//! Effects that a worker begins under a delivery, and its reaction when it has to wait.
 
 use driftq_checker::history::{Effect, Lease, Name, Verb};
 use driftq_core::change::Delivery;
@@ -6,14 +6,15 @@ use driftq_core::command::BeginOf;
 
 use crate::world::{Intent, World};
 
-/// Keys that messages of a group share, whatever they are about.
+/// Number of keys that the messages of a group share.
 const SHARED_KEYS: u32 = 4;
-/// The longest a worker waits for somebody else: what waits must be over when the run is.
+/// The longest time that a worker waits for another client. It ensures that no worker waits at the
+/// end of a run.
 const WAIT_MS_MAX: u64 = 3_000;
 
 impl World {
-    /// Begins what a message wants done, if it wants something done.
-    pub(crate) fn begin_under(
+    /// Begins the effects of a message, if it has any.
+    pub(crate) fn begin_for_delivery(
         &mut self,
         client: usize,
         work: u64,
@@ -30,7 +31,7 @@ impl World {
             let intent = self.intent_under(work, lease, delivery);
             let delay = self.rng.u64(0..20);
             if self.rng.u32(0..8) == 0 {
-                // Another thread of the same worker, who knows nothing of the first.
+                // Another thread of the same worker that does not know about the first one.
                 let nonce = self.some_nonce();
                 self.begin_effect_later(client, delay + 6, Intent { nonce, ..intent.clone() });
             }
@@ -66,8 +67,9 @@ impl World {
         }
     }
 
-    /// Somebody else has the effect, or a person has to say: somebody else may take the message later.
-    pub(crate) fn is_told_to_wait(&mut self, client: usize, intent: &Intent) {
+    /// Another client holds the effect, or an operator must resolve it. The worker usually releases
+    /// the message.
+    pub(crate) fn must_wait(&mut self, client: usize, intent: &Intent) {
         let Some((_, work)) = intent.under else { return };
         let is_patient = self.rng.u32(0..5) != 0;
         if is_patient && let Some(taken) = self.stop_work(client, work) {

@@ -1,5 +1,5 @@
-//! An executor: effects of its own, without a queue. Few keys for several executors and two tenants, so
-//! that they meet; lives so short that they end.
+//! The executor client: uses effects without a queue. Several executors and two tenants share few
+//! keys, so that they conflict. Outcomes expire within a run.
 
 use driftq_checker::history::{Effect, Name, Op};
 use driftq_core::command::{BeginOf, EffectQuery};
@@ -10,7 +10,7 @@ use crate::world::{Client, Intent, SimEvent, World};
 
 /// Keys in each scope of each tenant.
 const KEYS: u32 = 5;
-/// The shortest life an outcome may have.
+/// The shortest retention of an outcome.
 const TTL_MS: u64 = 60_000;
 
 impl World {
@@ -30,7 +30,7 @@ impl World {
             }
             78..90 => self.aim_at_the_end_of_an_effect(client, effect),
             90..95 => {
-                // Two of a kind at once: only one can have it.
+                // Two begins at once: only one of them may be granted.
                 for _ in 0..2 {
                     let intent = self.intent(effect.clone(), false);
                     self.begin_effect(client, intent);
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// The caller of a begin that found a failure decides to try again.
+    /// Reacquires an effect after a begin returned a retryable failure.
     pub(crate) fn take_again(&mut self, client: usize, former: Intent) {
         if former.under.is_some() {
             return;
@@ -83,7 +83,7 @@ impl World {
         self.begin_effect_later(client, delay, intent);
     }
 
-    /// Begins so that it arrives about when the outcome is forgotten.
+    /// Sends a begin that arrives about when the outcome expires.
     fn aim_at_the_end_of_an_effect(&mut self, client: usize, effect: Effect) {
         let until = self.facts.kept_until(&effect);
         let intent = self.intent(effect, false);
@@ -95,7 +95,7 @@ impl World {
     }
 }
 
-/// An effect outside the queue, as it is asked for.
+/// The query for an effect outside the queue.
 fn query(effect: &Effect) -> EffectQuery {
     let namespace: Name = "default".into();
     let scope =
@@ -105,7 +105,7 @@ fn query(effect: &Effect) -> EffectQuery {
 }
 
 impl Client {
-    /// Somebody who uses the ledger alone.
+    /// Creates a client that uses only the ledger.
     pub(crate) fn executor() -> Client {
         Client::Executor(Box::default())
     }

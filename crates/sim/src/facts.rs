@@ -1,8 +1,9 @@
-//! From what a batch decided to what a history says became true.
+//! Converts committed batches to the facts of a history.
 //!
-//! Works on committed batches only, in commit order, and keeps no more than it needs to name things.
+//! Reads committed batches only, in commit order, and keeps only the state that it needs to name
+//! things.
 
-mod asked;
+mod command_context;
 mod effect;
 pub(crate) mod operator;
 mod outbox;
@@ -25,7 +26,7 @@ use crate::stats::Stats;
 
 use operator::set;
 
-pub(crate) use asked::Asked;
+pub(crate) use command_context::CommandContext;
 pub(crate) use effect::{effect_of, in_words};
 
 #[derive(Debug, Clone)]
@@ -44,16 +45,16 @@ struct KnownGroup {
     paused: Option<Option<Timestamp>>,
 }
 
-/// What the numbers of a shard stand for.
+/// The names behind the numbers of a shard.
 #[derive(Debug, Clone, Default)]
 struct Numbers {
     topics: BTreeMap<TopicId, KnownTopic>,
     groups: BTreeMap<GroupId, KnownGroup>,
-    /// Topic and name of every group there ever was: effects outlive them.
+    /// The topic and name of every group that ever existed, because effects outlive groups.
     group_names: BTreeMap<GroupId, (Name, Name)>,
     entries: BTreeMap<(GroupId, Lane, Offset), Entry>,
     firsts: BTreeMap<(TopicId, Lane), Offset>,
-    /// Dead letters that are kept, by their places.
+    /// Existing dead letters, by position.
     letters: BTreeMap<(TopicId, Lane, Offset), MessageId>,
 }
 
@@ -68,40 +69,41 @@ impl Numbers {
     }
 }
 
-/// What committed batches have said so far.
+/// The state of all shards, as committed so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
-    /// The shard whose batch is read.
+    /// The shard of the current batch.
     shard: ShardId,
-    /// Its numbers …
+    /// Its names …
     here: Numbers,
-    /// … and those of the others.
+    /// … and those of the other shards.
     elsewhere: BTreeMap<ShardId, Numbers>,
     effects: BTreeMap<(Name, Name, Name), Record>,
-    /// How far messages from a shard to another have come.
+    /// The last number that arrived, per source and target shard.
     arrived: BTreeMap<(u32, ShardId), u64>,
-    /// The topics that bodies were sent to, where something else may have been said.
+    /// The requested topic of each body whose stored topic may differ.
     pub(crate) requested: BTreeMap<u64, Name>,
-    /// Until when the messages of keys go to another shard.
+    /// The end of the pin of each key whose message goes to another shard.
     pins: BTreeMap<(Name, Name, Name), u64>,
-    /// The end of the pin that the next message is stored for. By then its key may have been pinned again.
+    /// The end of the pin that the next message is stored for. Its key may have been pinned again
+    /// since.
     routed_until: Option<u64>,
-    /// Consumers' credits, as the clients asked.
+    /// The prefetch of each consumer, as requested by its client.
     pub(crate) credits: BTreeMap<ConsumerId, u32>,
-    /// Dead letters that could be redriven: (topic, id).
+    /// Dead letters that may be redriven: (topic, id).
     pub(crate) dead: Vec<(Name, MessageId)>,
-    /// When keys are free again: (topic, tenant, key).
+    /// When each key is free again: (topic, tenant, key).
     pub(crate) keys: BTreeMap<(Name, Name, Name), u64>,
-    /// Leases whose nack named its own delay.
+    /// Leases whose nack gave its own delay.
     pub(crate) asked_delays: std::collections::BTreeSet<Lease>,
-    /// What dead letters were sent again as.
+    /// The message that each dead letter was redriven as.
     pub(crate) redriven: BTreeMap<Name, Name>,
     /// Dead letters that were read at the end.
     pub(crate) written_down: std::collections::BTreeSet<Name>,
     open: Vec<Fact>,
 }
 
-/// The number a message was produced with.
+/// The number that a message was produced with.
 pub(crate) fn body_of(message: &Message) -> u64 {
     body_in(std::str::from_utf8(&message.value).unwrap_or(""))
 }
@@ -132,21 +134,22 @@ fn name(id: MessageId) -> Name {
 }
 
 impl Facts {
-    /// The facts of a batch that became durable.
+    /// Returns the facts of a batch that became durable.
     pub(crate) fn committed(
         &mut self,
         ownership: Ownership,
         batch: &Arc<Batch>,
-        asked: &BTreeMap<Ticket, Asked>,
+        asked: &BTreeMap<Ticket, CommandContext>,
         stats: &mut Stats,
     ) -> What {
         self.turn_to(ownership.shard);
         let now = batch.now.0;
         let commits: Vec<(Ticket, TopicId, u64)> = (batch.replies.iter())
             .filter_map(|(ticket, answered)| match (answered, asked.get(ticket)) {
-                (Ok(Reply::Committed { repeated: false, .. }), Some(Asked::Commit(topic))) => {
-                    Some((*ticket, *topic, self.here.dedupe_ttl_ms(*topic)))
-                }
+                (
+                    Ok(Reply::Committed { repeated: false, .. }),
+                    Some(CommandContext::Commit(topic)),
+                ) => Some((*ticket, *topic, self.here.dedupe_ttl_ms(*topic))),
                 _ => None,
             })
             .collect();
@@ -154,22 +157,25 @@ impl Facts {
             self.change(change, now, stats);
         }
         for (ticket, topic, ttl_ms) in commits {
-            // The batch may also patch the topic, before the commit or after it.
+            // The batch may also patch the topic, before or after the commit.
             let until = now + ttl_ms.min(self.here.dedupe_ttl_ms(topic));
             self.open.push(Fact::Committed { call: ticket.0, until });
         }
         let mut decided = Vec::new();
         for (ticket, answered) in &batch.replies {
-            if let Some(Asked::OfTheLedger | Asked::Commit(_) | Asked::Operator) = asked.get(ticket)
+            if let Some(
+                CommandContext::OfTheLedger | CommandContext::Commit(_) | CommandContext::Operator,
+            ) = asked.get(ticket)
             {
                 decided.push(ticket.0);
             }
-            if let (Ok(Reply::Joined { .. }), Some(Asked::Join(joined))) =
+            if let (Ok(Reply::Joined { .. }), Some(CommandContext::Join(joined))) =
                 (answered, asked.get(ticket))
             {
                 self.open.push(joined.clone());
             }
-            let Some(Asked::Keyed { topic, tenant, idem, body }) = asked.get(ticket).cloned()
+            let Some(CommandContext::Keyed { topic, tenant, idem, body }) =
+                asked.get(ticket).cloned()
             else {
                 continue;
             };
@@ -339,14 +345,14 @@ impl Facts {
         topics.filter_map(|topic| topic.name.strip_prefix("dlq.")).map(Name::from).collect()
     }
 
-    /// Topics that exist, but for those of dead letters.
+    /// Topics that exist, except dead-letter topics.
     pub(crate) fn topics(&self) -> Vec<Name> {
         let topics = self.all().flat_map(|numbers| numbers.topics.values());
         let names = topics.map(|topic| topic.name.clone());
         names.filter(|name| !name.starts_with("dlq.")).collect()
     }
 
-    /// How many partitions a topic has that exists.
+    /// The number of partitions of a topic, if it exists.
     pub(crate) fn partitions(&self, name: &Name) -> Option<u32> {
         let mut topics = self.all().flat_map(|numbers| numbers.topics.values());
         topics.find(|topic| topic.name == *name).map(|topic| topic.partitions)
@@ -435,7 +441,7 @@ impl Facts {
         let idem = message.envelope.idempotency_key.clone().filter(|_| is_new);
         let asked = self.requested.get(&body_of(message)).filter(|asked| **asked != topic_name);
         let asked = asked.filter(|_| is_new).cloned();
-        // The key is the requested topic's, and so is its time.
+        // The key belongs to the requested topic, so its window does too.
         let of_asked = asked.as_ref().and_then(|asked| {
             let mut topics = self.here.topics.values();
             topics.find(|topic| topic.name == *asked).map(|topic| topic.settings.dedupe_ttl_ms)
@@ -464,7 +470,7 @@ impl Facts {
             asked,
             idem: idem.map(|key| (key, until)),
             for_group: message.for_group.clone(),
-            // Dead letters are read whatever the hour.
+            // Dead letters have no deadline.
             deadline: message.envelope.deadline.map(|d| d.0).filter(|_| message.death.is_none()),
             retry: retry(&policy),
             follows_topic: message.envelope.retry_policy.is_none(),
@@ -502,7 +508,7 @@ impl Facts {
         }
     }
 
-    /// What a cursor went past without delivering it.
+    /// Records the messages that a cursor skipped.
     fn pass_up_to(&mut self, id: GroupId, lane: Lane, next: Offset, stats: &mut Stats) {
         let Some(group) = self.here.groups.get_mut(&id) else {
             return;
@@ -578,13 +584,13 @@ impl Facts {
                 }
             }
             EntryState::Expired => {
-                // A late reason changes the entry and nothing of its life.
+                // A late nack reason changes the entry but not its state.
                 if before.is_none_or(|before| before.state != EntryState::Expired) {
                     stats.saw("lease expired");
                     self.open.push(Fact::Ended { lease, how: How::Expired { due } });
                 }
             }
-            // That an effect was finished meanwhile changes nothing of its life either.
+            // An effect that finished in the meantime changes the entry but not its state.
             EntryState::Nacked | EntryState::Returned
                 if before.is_some_and(|before| before.state == entry.state) => {}
             EntryState::Nacked => {
@@ -597,7 +603,7 @@ impl Facts {
         }
     }
 
-    /// Whether a worker may have named the delay itself. The workload names none but on purpose.
+    /// Whether a worker may have given the delay itself.
     fn asked_delay(&self, lease: &Lease) -> bool {
         self.asked_delays.contains(lease)
     }

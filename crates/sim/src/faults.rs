@@ -1,16 +1,16 @@
-//! Faults: armed for a point in the life of a batch, and struck when it is reached.
+//! Faults: armed for a point in the life of a batch, and injected when the point is reached.
 
 use driftq_checker::history::What;
 use driftq_core::{ConsumerId, ShardId, Ticket};
 
 use crate::sometimes::KINDS;
 use crate::stats::Point;
-use crate::world::{Heard, SimEvent, World};
+use crate::world::{CallReply, SimEvent, World};
 
-/// The first of them, which strike where there is one node too.
+/// The first of them, which also apply to a single node.
 const KINDS_ALONE: usize = 8;
 
-/// Usual time between faults.
+/// Average time between faults.
 const EVERY_MS: u64 = 4_500;
 
 impl World {
@@ -34,7 +34,7 @@ impl World {
             self.faults.armed = self.faults.round.pop();
         }
         self.plan_fault();
-        // An operator is at work when things go wrong.
+        // Operators often act while faults occur.
         if self.rng.bool() {
             self.operate_now();
         }
@@ -57,7 +57,7 @@ impl World {
         ShardId(self.rng.u32(0..self.nodes.len() as u32))
     }
 
-    /// A batch of a shard has come to a point: strikes what waits for it.
+    /// Injects the armed fault when a batch of a shard reaches its point.
     pub(crate) fn reached(&mut self, shard: ShardId, point: Point) {
         let Some((kind, at)) = self.faults.armed else {
             return;
@@ -67,7 +67,7 @@ impl World {
         };
         let open = node.pipeline.shard().open_entries() > 0;
         self.faults.armed = None;
-        self.stats.telling_faults += u64::from(open || point != Point::Idle);
+        self.stats.faults_under_load += u64::from(open || point != Point::Idle);
         *self.stats.faults.entry((kind, point)).or_default() += 1;
         for operation in self.clients.kinds.values() {
             *self.stats.struck.entry((*operation, kind)).or_default() += 1;
@@ -78,7 +78,7 @@ impl World {
 
     fn strike(&mut self, kind: &'static str, shard: ShardId) {
         match kind {
-            // The process, and everything it serves.
+            // Ends the process and all shards it serves.
             "crash" => {
                 self.faults.deaths += 1;
                 match self.node(shard).and_then(|node| node.host) {
@@ -93,7 +93,7 @@ impl World {
             }
             "node stopped" | "node cut off" | "node drained" => {
                 let host = self.node(shard).and_then(|node| node.host);
-                let host = host.expect("it strikes one of many");
+                let host = host.expect("these faults are armed only with several nodes");
                 match kind {
                     "node stopped" => self.stop_host(host),
                     "node cut off" => self.cut_host(host),
@@ -127,7 +127,7 @@ impl World {
                 let pending = nodes.flat_map(|node| std::mem::take(&mut node.pending));
                 for ticket in pending.collect::<Vec<Ticket>>() {
                     self.hosts.passing.remove(&ticket);
-                    self.later(1, SimEvent::Answer { ticket, heard: Heard::Nothing });
+                    self.later(1, SimEvent::Answer { ticket, reply: CallReply::Nothing });
                 }
                 for consumer in self.connected() {
                     self.hang_up(consumer);
@@ -143,14 +143,15 @@ impl World {
                 if let Some(consumer) = self.some_connection() {
                     let mut nodes = self.nodes.iter_mut().flatten();
                     let connection = nodes.find_map(|node| node.connections.get_mut(&consumer));
-                    connection.expect("it is one of those").stalled_until = until;
+                    connection.expect("it is connected").stalled_until = until;
                 }
             }
-            other => unreachable!("{other} is no fault"),
+            other => unreachable!("unknown fault {other}"),
         }
     }
 
-    /// A shard loses its node. What had left it takes effect or not: all, up to some batch, or all but one.
+    /// A shard loses its node. Its commits in flight take effect or not: all, up to some batch, or
+    /// all but one.
     fn lose(&mut self, shard: ShardId) {
         let Some((life, host)) = self.node(shard).map(|node| (node.life, node.host)) else {
             return;
@@ -162,7 +163,7 @@ impl World {
         }
     }
 
-    /// Of what a life had under way, some never takes effect.
+    /// Some commits that a life has in flight never take effect.
     pub(crate) fn lose_commits(&mut self, life: u64) {
         let Some(node) = self.alive(life) else { return };
         let undecided = node.under_way.iter().find(|batch| batch.point != Point::Unreleased);

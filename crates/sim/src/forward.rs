@@ -1,29 +1,30 @@
-//! Calls among several nodes: any node takes a call and passes it on to where it believes the shard to be. On
-//! the way it is lost, late, answered twice, or comes to a node that has lost the shard since.
+//! Calls in a cluster: any node accepts a call and forwards it to the node that it believes to
+//! serve the shard. The call may be lost, late or answered twice, or may reach a node that has lost
+//! the shard since.
 
-use driftq_core::command::Place;
+use driftq_core::command::CommandTarget;
 use driftq_core::{CallError, Command, CommandResult, Epoch, NodeId, Reply, ShardId, Ticket};
 
-use crate::world::{Heard, Passing, SimEvent, World};
+use crate::world::{AcceptedCall, CallReply, SimEvent, World};
 
-/// How often a node looks whether a shard that moves is served again.
+/// How often a node checks whether a moving shard is served again.
 const LOOK_MS: u64 = 100;
 
 impl World {
-    /// A client's request reaches some node.
+    /// A request of a client reaches some node.
     pub(crate) fn enter(&mut self, ticket: Ticket, command: Command) {
         let Some(entry) = self.some_host() else {
-            return self.later(1, SimEvent::Answer { ticket, heard: Heard::NobodyListens });
+            return self.later(1, SimEvent::Answer { ticket, reply: CallReply::NotServing });
         };
         let since = self.now;
-        self.hosts.passing.insert(ticket, Passing { entry, since, command });
+        self.hosts.passing.insert(ticket, AcceptedCall { entry, since, command });
         if self.hosts.stopped_until(entry, since).is_some() {
             self.give_up_call(ticket);
         }
         self.later(0, SimEvent::Pass { ticket });
     }
 
-    /// The node that took a call does something about it.
+    /// The node that accepted a call processes it or forwards it.
     pub(crate) fn pass(&mut self, ticket: Ticket) {
         let Some(passing) = self.hosts.passing.get(&ticket) else { return };
         let (entry, command) = (passing.entry, passing.command.clone());
@@ -42,17 +43,17 @@ impl World {
         self.stats.saw("call passed on to another node");
         if self.is_lost_between_nodes() {
             self.stats.saw("call lost between nodes");
-            return self.hear_nothing_of(ticket);
+            return self.commit_times_out_of(ticket);
         }
         if self.hosts.stopped_until(to, self.now).is_some() {
-            self.hear_nothing_of(ticket);
+            self.commit_times_out_of(ticket);
         }
         let delay = self.delay(3);
         let command = Box::new(command);
         self.later(delay, SimEvent::Forwarded { ticket, to, epoch, command });
     }
 
-    /// A call comes to the node that is said to serve its shard.
+    /// A call reaches the node that is believed to serve its shard.
     pub(crate) fn forwarded(&mut self, ticket: Ticket, to: NodeId, epoch: Epoch, command: Command) {
         let shard = self.shard_of(&command);
         let life = self.life_at(to, shard).filter(|_| self.hosts.serves(to, shard, epoch));
@@ -70,7 +71,7 @@ impl World {
         }
     }
 
-    /// A shard's answer goes back to the node that took the call.
+    /// Sends a reply of a shard to the node that accepted the call.
     pub(crate) fn send_back(&mut self, from: NodeId, ticket: Ticket, answered: CommandResult) {
         let Some(passing) = self.hosts.passing.get(&ticket) else { return };
         if passing.entry == from {
@@ -78,7 +79,7 @@ impl World {
         }
         if self.is_lost_between_nodes() {
             self.stats.saw("answer lost between nodes");
-            return self.hear_nothing_of(ticket);
+            return self.commit_times_out_of(ticket);
         }
         let is_last = !matches!(answered, Ok(Reply::Elsewhere(_)));
         if is_last && self.is_lost_between_nodes() {
@@ -91,11 +92,11 @@ impl World {
         self.later(delay, SimEvent::Back { ticket, answered: Ok(answered) });
     }
 
-    /// The node that took a call hears of it.
+    /// A reply reaches the node that accepted the call.
     pub(crate) fn back(&mut self, ticket: Ticket, answered: Result<CommandResult, CallError>) {
         let now = self.now;
         let Some(passing) = self.hosts.passing.get_mut(&ticket) else { return };
-        let heard = match answered {
+        let reply = match answered {
             Err(lost) if lost.should_retry(now - passing.since) => {
                 return self.later(LOOK_MS, SimEvent::Pass { ticket });
             }
@@ -104,16 +105,16 @@ impl World {
                 let delay = self.delay(2);
                 return self.later(delay, SimEvent::Pass { ticket });
             }
-            Ok(answered) => Heard::Answer(Box::new(answered)),
-            Err(CallError::NotServing | CallError::Overloaded) => Heard::NobodyListens,
-            Err(CallError::Unknown) => Heard::Nothing,
+            Ok(answered) => CallReply::Answer(Box::new(answered)),
+            Err(CallError::NotServing | CallError::Overloaded) => CallReply::NotServing,
+            Err(CallError::Unknown) => CallReply::Nothing,
         };
         self.hosts.passing.remove(&ticket);
         let delay = self.delay(5);
-        self.later(delay, SimEvent::Answer { ticket, heard });
+        self.later(delay, SimEvent::Answer { ticket, reply });
     }
 
-    /// A process is stopped: who waits for it gives up, or not.
+    /// A process is stopped. Callers that wait for it may give up.
     pub(crate) fn leave_in_doubt(&mut self, id: NodeId) {
         let taken = self.hosts.passing.iter().filter(|(_, passing)| passing.entry == id);
         for ticket in taken.map(|(ticket, _)| *ticket).collect::<Vec<Ticket>>() {
@@ -124,22 +125,22 @@ impl World {
         for ticket in pending.collect::<Vec<Ticket>>() {
             let passing = self.hosts.passing.get(&ticket);
             if passing.is_some_and(|passing| passing.entry != id) {
-                self.hear_nothing_of(ticket);
+                self.commit_times_out_of(ticket);
             }
         }
     }
 
-    /// A client does not wait for ever. Its call may be taken all the same.
+    /// A client gives up after a while. Its call may still be executed.
     fn give_up_call(&mut self, ticket: Ticket) {
         if self.rng.bool() {
             self.stats.saw("call given up by its caller");
             let delay = self.rng.u64(300..6_000);
-            self.later(delay, SimEvent::Answer { ticket, heard: Heard::Nothing });
+            self.later(delay, SimEvent::Answer { ticket, reply: CallReply::Nothing });
         }
     }
 
-    /// The node that took a call notices after a while that no answer comes.
-    fn hear_nothing_of(&mut self, ticket: Ticket) {
+    /// The node that accepted a call times out without a reply.
+    fn commit_times_out_of(&mut self, ticket: Ticket) {
         let noticed = self.rng.u64(500..6_000);
         self.later(noticed, SimEvent::Back { ticket, answered: Err(CallError::Unknown) });
     }
@@ -149,16 +150,17 @@ impl World {
     }
 
     pub(crate) fn shard_of(&self, command: &Command) -> ShardId {
-        let Place::Shard(shard) = command.place(self.nodes.len() as u32) else {
-            unreachable!("clients ask of one shard at a time");
+        let CommandTarget::Shard(shard) = command.place(self.nodes.len() as u32) else {
+            unreachable!("a client's call has one shard");
         };
         shard
     }
 }
 
-/// Whether a call is decided though its caller has given up. An operator's is not: the next thing it says must not
-/// be overtaken by what it said before, and neither must a consumer come that is gone.
-pub(crate) fn may_come_late(command: &Command) -> bool {
+/// Whether a call may be decided after its caller has given up. An operator's call may not: it
+/// could be decided after the operator's next call. A join may not: its consumer has already
+/// disconnected.
+pub(crate) fn may_be_delayed(command: &Command) -> bool {
     matches!(
         command,
         Command::Produce(_)

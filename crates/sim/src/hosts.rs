@@ -1,19 +1,20 @@
-//! Several nodes on one database, in some runs. Each performs what the core's machine of ownerships says; its
-//! process is stopped and killed, its clock runs apart, and the database is out of its reach at times.
+//! Several nodes on one database, in some runs. Each node performs the actions of the core's
+//! ownership state machine. Its process is stopped and killed, its clock drifts, and at times it
+//! cannot reach the database.
 //!
-//! What a node does for one shard is in `node`, what the database does with its commits in `transactions`.
+//! `node` serves one shard on a node. `transactions` processes the commits in the database.
 
 use driftq_checker::history::What;
-use driftq_core::ownership::{Action, Event, RENEW_WAIT_MS};
+use driftq_core::ownership::{OwnershipAction, OwnershipEvent, RENEW_TIMEOUT_MS};
 use driftq_core::{ConsumerId, Epoch, NodeId, ShardId, Ticket, Timestamp};
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Ownership, RecoverError, read_back};
 
 use crate::cluster::process::Process;
 use crate::plan::HEAL_AT_MS;
-use crate::world::{Heard, Host, HostEvent, ProcessClock, Request, SimEvent, World};
+use crate::world::{CallReply, Host, HostEvent, ProcessClock, Request, SimEvent, World};
 
-/// How long a claim that finds a commit under way waits before it looks again.
+/// How long a claim waits before it retries when a commit is in progress.
 pub(crate) const LOCK_LOOK_MS: u64 = 3;
 
 impl World {
@@ -26,22 +27,22 @@ impl World {
     pub(crate) fn start_host(&mut self) {
         let id = NodeId(self.rng.u64(..) >> 1);
         let process = Process::new(id, self.hosts.lease_ms, &mut self.rng);
-        // Each on a machine of its own.
+        // Each process runs on its own machine.
         let boot_ms = process.clock.at(self.now);
         let clock = ProcessClock::new(&id.0.to_string(), boot_ms, &self.clocks.stored);
         self.hosts
             .list
             .insert(id, Host { process, clock, hears_at: 0, cut_until: 0, is_cut_in_part: false });
-        self.tell_host(id, Event::Time);
+        self.notify_host(id, OwnershipEvent::Time);
     }
 
-    /// Any node that is there.
+    /// Returns a random running node.
     pub(crate) fn some_host(&mut self) -> Option<NodeId> {
         let ids: Vec<NodeId> = self.hosts.list.keys().copied().collect();
         (!ids.is_empty()).then(|| ids[self.rng.usize(0..ids.len())])
     }
 
-    /// The life of a shard at a node.
+    /// The life of a shard on a node.
     pub(crate) fn life_at(&self, host: NodeId, shard: ShardId) -> Option<u64> {
         let lives = self.nodes[shard.0 as usize].iter();
         lives.rev().find(|node| node.host == Some(host)).map(|node| node.life)
@@ -53,7 +54,7 @@ impl World {
             HostEvent::Wake => {
                 let wakes_at = self.hosts.get(id).and_then(|host| host.process.wakes_at);
                 if wakes_at.is_some_and(|at| at <= self.now) {
-                    self.tell_host(id, Event::Time);
+                    self.notify_host(id, OwnershipEvent::Time);
                 }
             }
             HostEvent::Renewed(number, shown) => {
@@ -64,20 +65,23 @@ impl World {
                         self.believe(Some(id), shown.at);
                         self.look_at_clock(Some(id));
                     }
-                    let failed = Event::RenewFailed;
-                    self.tell_host(id, shown.map_or(failed, |shown| Event::Renewed(*shown)));
+                    let failed = OwnershipEvent::RenewFailed;
+                    self.notify_host(
+                        id,
+                        shown.map_or(failed, |shown| OwnershipEvent::Renewed(*shown)),
+                    );
                 }
             }
             HostEvent::ClaimOver { shard, claimed } => self.claim_over(id, shard, claimed),
-            HostEvent::GivenUp(shard) => self.tell_host(id, Event::GivenUp(shard)),
+            HostEvent::GivenUp(shard) => self.notify_host(id, OwnershipEvent::GivenUp(shard)),
         }
     }
 
-    /// Tells a node's machine something and performs what it says.
-    pub(crate) fn tell_host(&mut self, id: NodeId, event: Event) {
+    /// Passes an event to the state machine of a node and performs its actions.
+    pub(crate) fn notify_host(&mut self, id: NodeId, event: OwnershipEvent) {
         let now = self.now;
         let Some(host) = self.hosts.list.get_mut(&id) else { return };
-        for action in host.process.hear(now, event) {
+        for action in host.process.apply(now, event) {
             self.perform_for(id, action);
         }
         let Some(host) = self.hosts.list.get_mut(&id) else { return };
@@ -90,31 +94,31 @@ impl World {
         }
     }
 
-    fn perform_for(&mut self, id: NodeId, action: Action) {
+    fn perform_for(&mut self, id: NodeId, action: OwnershipAction) {
         let Some(host) = self.hosts.list.get_mut(&id) else { return };
         match action {
-            Action::Renew { draining } => {
+            OwnershipAction::Renew { draining } => {
                 self.hosts.next_number += 1;
                 let number = self.hosts.next_number;
                 host.process.renewal = Some(number);
                 self.send_to_database(id, Request::Renew { draining, number });
                 let failed = SimEvent::Host(id, HostEvent::Renewed(number, None));
-                self.later(RENEW_WAIT_MS, failed);
+                self.later(RENEW_TIMEOUT_MS, failed);
             }
-            Action::Claim { shard, epoch } => {
+            OwnershipAction::Claim { shard, epoch } => {
                 self.send_to_database(id, Request::Claim { shard, epoch });
             }
-            Action::GiveUp { shard, epoch } => {
+            OwnershipAction::GiveUp { shard, epoch } => {
                 let life = self.life_at(id, shard);
                 match life.and_then(|life| self.alive(life)) {
                     Some(node) => {
                         node.is_ending = true;
-                        self.end_if_idle(life.expect("found by it"));
+                        self.end_if_idle(life.expect("the node was found by its life"));
                     }
                     None => self.send_to_database(id, Request::GiveUp { shard, epoch }),
                 }
             }
-            Action::Abandon(shard) => {
+            OwnershipAction::Abandon(shard) => {
                 let Some(life) = self.life_at(id, shard) else { return };
                 self.stats.saw("node stepped down");
                 if let Some(node) = self.drop_life(life).filter(|node| node.is_ending) {
@@ -122,17 +126,17 @@ impl World {
                     self.send_to_database(id, Request::GiveUp { shard, epoch });
                 }
             }
-            Action::Leave => {
+            OwnershipAction::Leave => {
                 self.send_to_database(id, Request::Leave);
                 self.end_host(id);
             }
         }
     }
 
-    /// A shard that is given up ends when what was decided is durable.
+    /// Ends a shard that is given up once its decided batches are durable.
     pub(crate) fn end_if_idle(&mut self, life: u64) {
         let Some(node) = self.alive(life).filter(|node| node.is_ending) else { return };
-        if node.pipeline.commits_under_way() > 0 {
+        if node.pipeline.commits_in_flight() > 0 {
             return;
         }
         let (host, shard, epoch) = (node.host, node.shard, node.ownership.epoch);
@@ -148,18 +152,18 @@ impl World {
         self.later(delay, SimEvent::Host(id, HostEvent::Ask(request)));
     }
 
-    /// What a node asked reaches the database, or not.
+    /// A request of a node reaches the database, or not.
     fn ask_database(&mut self, id: NodeId, request: Request) {
         let now = self.now;
         let host = self.hosts.list.get(&id);
         let is_cut = host.is_some_and(|host| host.cut_until > now);
         match request {
             Request::Renew { draining, number } => {
-                // Of those that get through at all the answer is late.
+                // Replies to the renewals that get through are late.
                 if is_cut && self.rng.u32(0..4) != 0 {
                     return;
                 }
-                let back = if is_cut { self.rng.u64(500..RENEW_WAIT_MS) } else { self.delay(2) };
+                let back = if is_cut { self.rng.u64(500..RENEW_TIMEOUT_MS) } else { self.delay(2) };
                 let authority = self.authority_now().0;
                 let shown = self.hosts.database().renew(authority, id, draining);
                 let lease_ms = self.hosts.lease_ms;
@@ -184,7 +188,7 @@ impl World {
                 if is_unheard {
                     self.stats.saw("claim that happened and was not heard of");
                 }
-                // Then it is read back.
+                // The shard is loaded after the claim.
                 let took = self.rng.u64(5..300);
                 let claimed = claimed.filter(|_| !is_unheard);
                 self.later(took, SimEvent::Host(id, HostEvent::ClaimOver { shard, claimed }));
@@ -200,7 +204,7 @@ impl World {
         }
     }
 
-    /// The database lets a node have a shard whose epoch is still the one it names.
+    /// The database grants a claim if the epoch of the shard is still the named one.
     fn claim(
         &mut self,
         id: NodeId,
@@ -237,20 +241,20 @@ impl World {
             Some((ownership, authority, Ok(recovered))) => (ownership, authority, recovered),
             Some((_, _, Err(RecoverError::Damaged(damaged)))) => {
                 self.found_damage(shard, &damaged);
-                return self.tell_host(id, Event::ClaimFailed(shard));
+                return self.notify_host(id, OwnershipEvent::ClaimFailed(shard));
             }
             Some((_, _, Err(RecoverError::Engine(_)))) | None => {
-                return self.tell_host(id, Event::ClaimFailed(shard));
+                return self.notify_host(id, OwnershipEvent::ClaimFailed(shard));
             }
         };
         let epoch = ownership.epoch;
-        self.tell_host(id, Event::Claimed { shard, epoch });
+        self.notify_host(id, OwnershipEvent::Claimed { shard, epoch });
         if self.hosts.serves(id, shard, epoch) {
             self.serve(Some(id), ownership, authority, recovered);
         }
     }
 
-    /// A process is gone, without a word. What had left it takes effect or not.
+    /// Kills a process. Its commits in flight take effect or not.
     pub(crate) fn kill_host(&mut self, id: NodeId) {
         let nodes = self.nodes.iter().flatten().filter(|node| node.host == Some(id));
         for life in nodes.map(|node| node.life).collect::<Vec<u64>>() {
@@ -260,13 +264,13 @@ impl World {
         self.end_host(id);
     }
 
-    /// Who had a connection to it has none any more. Another process takes its place.
+    /// Closes the connections to a process. Another process replaces it.
     fn end_host(&mut self, id: NodeId) {
         self.hosts.list.remove(&id);
         let passing = self.hosts.passing.iter().filter(|(_, passing)| passing.entry == id);
         for ticket in passing.map(|(ticket, _)| *ticket).collect::<Vec<Ticket>>() {
             self.hosts.passing.remove(&ticket);
-            self.answer(ticket, Heard::Nothing);
+            self.answer(ticket, CallReply::Nothing);
         }
         let connections = self.nodes.iter().flatten().flat_map(|node| &node.connections);
         let cut = connections.filter(|(_, connection)| connection.entry == Some(id));
@@ -277,16 +281,16 @@ impl World {
         self.later(delay, SimEvent::HostStarts);
     }
 
-    /// Stops a process by a signal. It goes on with whatever it had in hand.
+    /// Stops a process by a signal. It later resumes its pending work.
     pub(crate) fn stop_host(&mut self, id: NodeId) {
         let now = self.now;
         if self.hosts.stopped_until(id, now).is_some() {
             return;
         }
-        // Every other one for so long that others take its shards over.
+        // Half of the pauses are long enough that other nodes take over its shards.
         let for_ms = if self.rng.bool() { 300..3_000 } else { 5_000..9_000 };
         let for_ms = self.rng.u64(for_ms).min(HEAL_AT_MS - now);
-        // Which of its tasks runs first is nobody's choice.
+        // The order in which its tasks resume is random.
         let lag_ms = self.rng.u64(0..5);
         let Some(host) = self.hosts.list.get_mut(&id) else { return };
         host.process.stopped_until = now + for_ms;
@@ -296,7 +300,7 @@ impl World {
         self.leave_in_doubt(id);
     }
 
-    /// Takes the database out of a node's reach, for everything or for renewals alone.
+    /// Makes the database unreachable for a node, completely or only for renewals.
     pub(crate) fn cut_host(&mut self, id: NodeId) {
         let until = self.now + self.rng.u64(1_000..7_000);
         let is_cut_in_part = self.rng.bool();
@@ -305,13 +309,13 @@ impl World {
         }
     }
 
-    /// Asks a process to stop.
+    /// Asks a process to drain.
     pub(crate) fn drain_host(&mut self, id: NodeId) {
         if self.hosts.stopped_until(id, self.now).is_none() {
-            self.tell_host(id, Event::Drain);
+            self.notify_host(id, OwnershipEvent::Drain);
         }
     }
 }
 
-/// A commit is under way.
+/// A commit is in progress.
 struct Locked;

@@ -1,8 +1,8 @@
-//! What clients ask for, in one word each: the rows of the table of operations and faults.
+//! The kinds of client operations: the rows of the table of operations and faults.
 
 use driftq_core::Command;
 
-/// All of them.
+/// All kinds.
 pub(crate) const OPERATIONS: [&str; 28] = [
     "ack",
     "audit",
@@ -34,7 +34,7 @@ pub(crate) const OPERATIONS: [&str; 28] = [
     "would purge",
 ];
 
-/// The row that a command is counted in.
+/// The kind of a command.
 pub(crate) fn kind_of(command: &Command) -> &'static str {
     match command {
         Command::Ack(_) => "ack",
@@ -74,6 +74,6 @@ pub(crate) fn kind_of(command: &Command) -> &'static str {
         | Command::GiveBack(_)
         | Command::Arrive(_)
         | Command::Arrived(_)
-        | Command::StorageLow(_) => unreachable!("no client asks for it"),
+        | Command::StorageLow(_) => unreachable!("no client sends it"),
     }
 }

@@ -1,4 +1,5 @@
-//! Rows that nothing will ever delete: of topics and generations that are gone, and not listed as garbage.
+//! Finds leaked rows: rows of deleted topics and generations that are not listed as garbage, so
+//! nothing deletes them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use driftq_core::row::Key;
 use crate::world::World;
 
 impl World {
-    /// Counts them at the end of a run.
+    /// Counts leaked rows at the end of a run.
     pub(crate) fn look_for_leaks(&mut self) {
         for shard in (0..self.nodes.len() as u32).map(ShardId) {
             let keys = self.engine.keys(shard);

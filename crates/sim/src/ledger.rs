@@ -1,9 +1,11 @@
-//! Effects as clients handle them: begun, executed or not, finished well, late, twice, otherwise or never.
+//! Client behaviour for effects: begin, execute, and finish in time, late, twice, with another
+//! outcome, or never.
 //!
-//! What workers under a delivery and executors by themselves have in common. Nobody here keeps to the
-//! rules: tokens of long ago are shown again, and a lost answer is asked for again.
+//! Shared by workers, which begin effects under a delivery, and executors, which use the ledger
+//! directly. Clients misbehave on purpose: they reuse old tokens, and repeat a begin whose reply
+//! was lost.
 
-use driftq_checker::history::{self, Begin as Asked, Op, Right, Status};
+use driftq_checker::history::{self, Begin as CommandContext, Op, Right, Status};
 use driftq_core::command::{
     Began, Begin, BeginDecision, BeginOf, ExtendEffect, Finish, FinishStatus, Request,
 };
@@ -11,17 +13,17 @@ use driftq_core::effect::{EffectResult, Outcome as Result};
 use driftq_core::{Command, OnDoubt, Rejection, Reply, Text, Ticket};
 
 use crate::facts::{effect_of, in_words};
-use crate::world::{Act, Book, Client, Held, Intent, Outcome, Said, SimEvent, World};
+use crate::world::{Act, Book, Client, Held, Intent, Outcome, ReportedOutcome, SimEvent, World};
 
-/// Rights that are over, kept to be shown again.
+/// Ended rights, kept for reuse.
 const OLD_RIGHTS: usize = 12;
-/// How often a begin without an answer is sent in all.
+/// How often a begin without a reply is sent at most.
 const BEGINS_MAX: u32 = 4;
 
-impl Said {
-    /// The end of an execution, as it is written down and as it is said.
+impl ReportedOutcome {
+    /// The finish of an execution, as recorded in the history and as sent.
     pub(crate) fn of(&self, held: &Held) -> (history::Finish, Finish) {
-        let Said { status, result } = self.clone();
+        let ReportedOutcome { status, result } = self.clone();
         let renews = matches!(status, FinishStatus::FailedRetryable { renew: true });
         let (right, outcome) = (held.right.clone(), in_words(&result, renews));
         let told = history::Finish { right, status: status_of(status), outcome };
@@ -55,14 +57,14 @@ impl World {
         }
     }
 
-    /// New for each begin that is not a repeat.
+    /// Returns a nonce that is new for each begin that is not a repeat.
     pub(crate) fn some_nonce(&mut self) -> Option<Text> {
         self.clients.next_nonce += 1;
         let nonce = format!("n{}", self.clients.next_nonce);
         (self.rng.u32(0..3) != 0).then(|| nonce.into())
     }
 
-    /// An outcome nobody else has.
+    /// Returns a unique outcome.
     pub(crate) fn some_result(&mut self, status: FinishStatus) -> Result {
         self.clients.next_result += 1;
         let number = self.clients.next_result;
@@ -81,14 +83,14 @@ impl World {
         }
     }
 
-    fn some_end(&mut self) -> Said {
+    fn some_end(&mut self) -> ReportedOutcome {
         let status = match self.rng.u32(0..20) {
             0..12 => FinishStatus::Succeeded,
             12..14 => FinishStatus::FailedFinal,
             14..17 => FinishStatus::FailedRetryable { renew: self.rng.bool() },
             _ => FinishStatus::Unknown,
         };
-        Said { status, result: self.some_result(status) }
+        ReportedOutcome { status, result: self.some_result(status) }
     }
 
     fn later_to_effect(&mut self, client: usize, delay_ms: u64, act: Act) {
@@ -99,7 +101,7 @@ impl World {
         self.later(delay_ms, SimEvent::Act { client, act: number });
     }
 
-    /// A client does what it planned.
+    /// Performs a planned action.
     pub(crate) fn act(&mut self, client: usize, act: u64) {
         match book(self, client).acts.remove(&act) {
             Some(Act::Begin(intent)) => self.begin_effect(client, intent),
@@ -116,7 +118,7 @@ impl World {
     pub(crate) fn begin_effect(&mut self, client: usize, intent: Intent) {
         let begin = Begin {
             of: intent.of.clone(),
-            // A hash of their own, so that the record says in clear what it was begun for.
+            // Uses the plain request as the hash, so that the record shows what it was begun for.
             request: intent.request.clone().map(Request::Hash),
             on_doubt: (!intent.is_again()).then_some(intent.on_doubt),
             ttl_ms: intent.ttl_ms,
@@ -124,7 +126,7 @@ impl World {
             owner: None,
             nonce: intent.nonce.clone(),
         };
-        let asked = Asked {
+        let asked = CommandContext {
             effect: intent.effect.clone(),
             lease: intent.under.as_ref().map(|(lease, _)| lease.clone()),
             request: intent.request.clone(),
@@ -142,7 +144,7 @@ impl World {
         book(self, client).begins.insert(ticket, intent);
     }
 
-    fn finish_effect(&mut self, client: usize, held: &Held, said: &Said) {
+    fn finish_effect(&mut self, client: usize, held: &Held, said: &ReportedOutcome) {
         let (history::Finish { right, status, outcome }, finish) = said.of(held);
         let op = if held.token.restore == self.restore {
             Op::Finish { right: Box::new(right), status, outcome }
@@ -162,17 +164,17 @@ impl World {
         self.call(client, op, Command::ExtendEffect(Box::new(extend)));
     }
 
-    /// A client hears of a call that may have been a begin of its own.
-    pub(crate) fn effect_heard(&mut self, client: usize, ticket: Ticket, outcome: &Outcome) {
+    /// Handles the reply to a call that may be a begin.
+    pub(crate) fn on_effect_reply(&mut self, client: usize, ticket: Ticket, outcome: &Outcome) {
         let Some(intent) = book(self, client).begins.remove(&ticket) else {
             return;
         };
         match outcome {
             Outcome::Done(Reply::Began(began)) => self.began(client, intent, began),
             Outcome::Refused(Rejection::InProgress { .. } | Rejection::Parked { .. }) => {
-                self.is_told_to_wait(client, &intent);
+                self.must_wait(client, &intent);
             }
-            // Whoever is known by something asks again; nobody else can.
+            // Only a caller with a nonce can repeat a begin.
             Outcome::Unknown | Outcome::NotSent
                 if intent.nonce.is_some() && intent.times < BEGINS_MAX =>
             {
@@ -223,7 +225,7 @@ impl World {
         }
     }
 
-    /// Does what an effect does, which is nothing, and says how it ended.
+    /// Simulates an execution and plans its finish.
     fn execute(&mut self, client: usize, held: Held, lease_ms: u64, work: Option<u64>) {
         let said = self.some_end();
         if let Some(work) = work
@@ -251,7 +253,7 @@ impl World {
                 let late = lease_ms + self.rng.u64(0..lease_ms * 3);
                 self.later_to_effect(client, late, Act::Finish(held.clone(), said));
             }
-            // Dies without a word.
+            // The executor dies.
             _ => {}
         }
         self.show_an_old_right(client, held);

@@ -1,9 +1,10 @@
-//! A node for each shard, its disk, its clock, the networks and the clients, all from one seed.
+//! Simulates nodes, disks, clocks, networks and clients, all from one seed.
 //!
-//! 1. One seed is one run, byte for byte: chance comes from the seed, time from a queue of events.
-//! 2. A node is the real thing: pipeline, shard, sessions and clock of the core on the memory engine.
-//!    Only disk, network, time and clients are played.
-//! 3. The simulator does not judge. It writes a history; the checker reads it.
+//! 1. One seed is one run, byte for byte: randomness comes from the seed, time from a queue of
+//!    events.
+//! 2. A node runs the real code: pipeline, shard, sessions and clock of the core on the memory
+//!    engine. Only disk, network, time and clients are simulated.
+//! 3. The simulator does not check anything. It records a history; the checker checks it.
 
 mod admin;
 mod backup;

@@ -1,9 +1,9 @@
-//! Calls between clients and the node: they take time, get lost, and are written down.
+//! Calls between clients and the node: they are delayed, lost and recorded.
 
 use std::sync::Arc;
 
 use driftq_checker::history::{
-    Decision, Name, Op, Reply as Told, Right, Shown, ShownState, Status, What,
+    Decision, MessageStatus, MessageStatusKind, Name, Op, Reply as Told, Right, Status, What,
 };
 use driftq_core::command::{
     BeginDecision, CommitReceipt, ExplainState, Explained, Full, PeekState, Peeked, Stale,
@@ -14,10 +14,10 @@ use driftq_core::{Command, Rejection, Reply, Ticket};
 use crate::facts::operator::settings_text;
 use crate::facts::{effect_of, in_words};
 use crate::kinds::kind_of;
-use crate::world::{Heard, Outcome, SimEvent, World};
+use crate::world::{CallReply, Outcome, SimEvent, World};
 
 impl World {
-    /// A client calls.
+    /// Sends a call of a client.
     pub(crate) fn call(&mut self, client: usize, op: Op, command: Command) -> Ticket {
         self.clients.next_ticket += 1;
         let ticket = Ticket(self.clients.next_ticket);
@@ -30,15 +30,15 @@ impl World {
         ticket
     }
 
-    /// A client hears of its call.
-    pub(crate) fn answer(&mut self, ticket: Ticket, heard: Heard) {
+    /// A reply, or its absence, reaches a client.
+    pub(crate) fn answer(&mut self, ticket: Ticket, reply: CallReply) {
         let Some(client) = self.clients.calls.remove(&ticket) else {
             return;
         };
         self.clients.kinds.remove(&ticket);
         let call = ticket.0;
-        let (what, outcome) = match heard {
-            Heard::Answer(answered) => match *answered {
+        let (what, outcome) = match reply {
+            CallReply::Answer(answered) => match *answered {
                 Ok(reply) => {
                     self.saw_reply(&reply);
                     let group = self.clients.peeks.remove(&ticket);
@@ -50,13 +50,13 @@ impl World {
                     (What::Refused { call, code, state }, Outcome::Refused(rejection))
                 }
             },
-            Heard::NobodyListens => {
+            CallReply::NotServing => {
                 (What::Refused { call, code: "UNAVAILABLE".into(), state: None }, Outcome::NotSent)
             }
-            Heard::Nothing => (What::Unknown { call }, Outcome::Unknown),
+            CallReply::Nothing => (What::Unknown { call }, Outcome::Unknown),
         };
         self.record(client as u32 + 1, what);
-        self.heard(client, ticket, outcome);
+        self.on_reply(client, ticket, outcome);
     }
 
     fn saw_rejection(&mut self, rejection: &Rejection) {
@@ -71,7 +71,7 @@ impl World {
                     Stale::Settled => "settle refused: settled",
                     Stale::Waiting => "settle refused: waiting",
                     Stale::Dead => "settle refused: dead",
-                    // Tombstones are kept for a day, longer than a run: only a restore loses one.
+                    // Tombstones are kept for a day, longer than a run. Only a restore loses one.
                     Stale::Gone => return,
                 }
             }
@@ -184,39 +184,39 @@ fn told(reply: &Reply, group: Option<Name>) -> Told {
     }
 }
 
-/// What an explanation says of a message that is kept.
-fn explained_messages(explained: &Explained) -> Vec<Shown> {
+/// The states in an explanation, if the message still exists.
+fn explained_messages(explained: &Explained) -> Vec<MessageStatus> {
     let Explained::Message(message) = explained else { return Vec::new() };
     let groups = message.groups.iter().filter(|_| message.message.is_some());
-    let shown = groups.map(|group| Shown {
+    let shown = groups.map(|group| MessageStatus {
         id: message.id.to_string().into(),
         offset: message.offset,
         group: group.group.clone(),
         state: match group.state {
-            ExplainState::Ready => ShownState::Ready,
-            ExplainState::Leased => ShownState::Leased,
-            ExplainState::Waiting => ShownState::Waiting,
-            ExplainState::Settled => ShownState::Settled,
-            ExplainState::Dead => ShownState::Dead,
-            ExplainState::Trimmed => ShownState::Trimmed,
+            ExplainState::Ready => MessageStatusKind::Ready,
+            ExplainState::Leased => MessageStatusKind::Leased,
+            ExplainState::Waiting => MessageStatusKind::Waiting,
+            ExplainState::Settled => MessageStatusKind::Settled,
+            ExplainState::Dead => MessageStatusKind::Dead,
+            ExplainState::Trimmed => MessageStatusKind::Trimmed,
         },
         attempts: group.attempts,
     });
     shown.collect()
 }
 
-fn peeked_messages(peeked: &Peeked, group: Option<Name>) -> Vec<Shown> {
+fn peeked_messages(peeked: &Peeked, group: Option<Name>) -> Vec<MessageStatus> {
     let Some(group) = group else { return Vec::new() };
     let shown = peeked.messages.iter().filter_map(|message| {
-        Some(Shown {
+        Some(MessageStatus {
             id: message.id.to_string().into(),
             offset: message.offset,
             group: group.clone(),
             state: match message.state? {
-                PeekState::Ready => ShownState::Ready,
-                PeekState::Leased => ShownState::Leased,
-                PeekState::Waiting => ShownState::Waiting,
-                PeekState::Settled => ShownState::Settled,
+                PeekState::Ready => MessageStatusKind::Ready,
+                PeekState::Leased => MessageStatusKind::Leased,
+                PeekState::Waiting => MessageStatusKind::Waiting,
+                PeekState::Settled => MessageStatusKind::Settled,
             },
             attempts: message.attempts,
         })
@@ -224,7 +224,7 @@ fn peeked_messages(peeked: &Peeked, group: Option<Name>) -> Vec<Shown> {
     shown.collect()
 }
 
-/// How a state that is replayed is called in a history.
+/// The status of a replayed outcome in the history.
 fn ended_as(state: EffectState) -> Status {
     match state {
         EffectState::Succeeded => Status::Succeeded,

@@ -1,4 +1,4 @@
-//! A node, as far as it serves one shard: performs what the core's machines say, on a disk that takes its time.
+//! A node serving one shard: performs the outputs of the core's state machines on a simulated disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use driftq_checker::history::{Counters, What};
 use driftq_core::change::Action;
 use driftq_core::command::PeerKind;
-use driftq_core::ownership::Event;
+use driftq_core::ownership::OwnershipEvent;
 use driftq_core::row::Write;
 use driftq_core::view::{CursorView, GroupView};
 use driftq_core::{
@@ -17,18 +17,18 @@ use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Ownership, RecoverError, recover};
 
 use crate::cluster::process::Monotonic;
-use crate::facts::Asked;
-use crate::forward::may_come_late;
+use crate::facts::CommandContext;
+use crate::forward::may_be_delayed;
 use crate::plan::Shape;
 use crate::stats::Point;
-use crate::world::{Commit, Connection, Heard, Node, Request, SimEvent, UnderWay, World};
+use crate::world::{CallReply, Commit, Connection, InFlight, Node, Request, SimEvent, World};
 
-/// What the node's counters say of every group.
+/// The counters of every group.
 pub(crate) fn counters(pipeline: &Pipeline) -> Vec<Counters> {
     pipeline.shard().groups().flat_map(|group| group_counters(&group)).collect()
 }
 
-/// What a view of a group says, partition by partition.
+/// The counters of a group, one per partition.
 pub(crate) fn group_counters(group: &GroupView) -> Vec<Counters> {
     let of_partition = |(partition, cursor): (usize, &CursorView)| Counters {
         topic: group.topic.clone(),
@@ -45,14 +45,14 @@ pub(crate) fn group_counters(group: &GroupView) -> Vec<Counters> {
     group.partitions.iter().enumerate().map(of_partition).collect()
 }
 
-/// How often a connection is looked at whose client takes nothing.
+/// How often a connection is checked while its client reads nothing.
 const STALL_LOOK_MS: u64 = 50;
 
-/// Tickets of commands that nobody waits for.
+/// The first ticket of commands without a caller.
 const NOBODY: u64 = 1 << 60;
 
 impl Node {
-    /// A commit of a batch just decided.
+    /// Creates the commit of a batch that was just decided.
     pub(crate) fn commit(
         &mut self,
         batch: Arc<Batch>,
@@ -62,8 +62,8 @@ impl Node {
     ) -> Commit {
         let replies = batch.replies.iter();
         let keyed = replies.filter_map(|(ticket, _)| Some((*ticket, self.asked.remove(ticket)?)));
-        let keyed: BTreeMap<Ticket, Asked> = keyed.collect();
-        self.under_way.push(UnderWay { batch: batch.no.0, point: Point::Decided });
+        let keyed: BTreeMap<Ticket, CommandContext> = keyed.collect();
+        self.under_way.push(InFlight { batch: batch.no.0, point: Point::Decided });
         let counted = if is_counted { counters(&self.pipeline) } else { Vec::new() };
         let (host, ownership) = (self.host, self.ownership);
         Commit { host, ownership, batch, writes, answer_at, keyed, counted }
@@ -73,7 +73,7 @@ impl Node {
         self.clock.now(self.monotonic.at(world_now))
     }
 
-    /// Answers come in order: when the next one does.
+    /// Returns when the next reply arrives. Replies arrive in order.
     pub(crate) fn next_answer_at(&mut self, at: u64) -> u64 {
         self.answers_busy_until = at.max(self.answers_busy_until);
         self.answers_busy_until
@@ -83,7 +83,7 @@ impl Node {
 impl World {
     pub(crate) fn shard_config(&self, shard: ShardId) -> ShardConfig {
         let shards = self.nodes.len() as u32;
-        // So few that partitions wait for each other.
+        // Small in some runs, so that partitions wait for each other.
         let open_max = self.open_max;
         let restore = self.restore;
         ShardConfig {
@@ -96,12 +96,14 @@ impl World {
         }
     }
 
-    /// Starts a node: claims, recovers, serves.
+    /// Starts a node: claims, recovers and serves a shard.
     pub(crate) fn start_node(&mut self, shard: ShardId) {
         let (ownership, authority, recovered) =
             match wait(recover(&self.engine, self.shard_config(shard))) {
                 Ok(recovered) => recovered,
-                Err(RecoverError::Engine(error)) => panic!("memory does not fail: {error}"),
+                Err(RecoverError::Engine(error)) => {
+                    panic!("the memory engine does not fail: {error}")
+                }
                 Err(RecoverError::Damaged(damaged)) => {
                     self.found_damage(shard, &damaged);
                     self.later(5_000, SimEvent::Restart { shard });
@@ -113,7 +115,7 @@ impl World {
         self.serve(None, ownership, authority, recovered);
     }
 
-    /// Serves a shard that has been claimed and read back.
+    /// Serves a shard that has been claimed and loaded.
     pub(crate) fn serve(
         &mut self,
         host: Option<NodeId>,
@@ -152,15 +154,15 @@ impl World {
             sent_until: 0,
             disk_busy_until: 0,
             answers_busy_until: 0,
-            next_nobody: NOBODY,
+            next_internal_ticket: NOBODY,
             turn_at: u64::MAX,
             turns: 0,
         });
         self.later(0, SimEvent::Turn { life: self.life });
     }
 
-    /// A node does not serve a shard any more. What it was asked and did not answer is unknown; commits that
-    /// left it may still take effect.
+    /// A node stops serving a shard. Calls without a reply have an unknown outcome. Commits in
+    /// flight may still take effect.
     pub(crate) fn drop_life(&mut self, life: u64) -> Option<Node> {
         let shard = self.alive(life)?.shard;
         let lives = &mut self.nodes[shard.0 as usize];
@@ -171,7 +173,7 @@ impl World {
                 delay,
                 match node.host {
                     Some(_) => SimEvent::Back { ticket, answered: Err(CallError::Unknown) },
-                    None => SimEvent::Answer { ticket, heard: Heard::Nothing },
+                    None => SimEvent::Answer { ticket, reply: CallReply::Nothing },
                 },
             );
         }
@@ -183,7 +185,7 @@ impl World {
         Some(node)
     }
 
-    /// A shard is lost: a commit or a read failed, or nobody knows.
+    /// A shard is lost: a commit or a read failed or has an unknown outcome.
     pub(crate) fn end_life(&mut self, life: u64, fenced: bool) {
         let Some(node) = self.drop_life(life) else { return };
         let (shard, epoch) = (node.shard, node.ownership.epoch);
@@ -191,7 +193,7 @@ impl World {
             Some(host) if node.is_ending => {
                 self.send_to_database(host, Request::GiveUp { shard, epoch });
             }
-            Some(host) => self.tell_host(host, Event::Lost { shard, epoch, fenced }),
+            Some(host) => self.notify_host(host, OwnershipEvent::Lost { shard, epoch, fenced }),
             None => {
                 let delay = self.rng.u64(1..1_500);
                 self.later(delay, SimEvent::Restart { shard });
@@ -203,12 +205,12 @@ impl World {
         self.nodes.iter_mut().flatten().find(|node| node.life == life)
     }
 
-    /// Who serves a shard, if anybody does.
+    /// The node that serves a shard, if any.
     pub(crate) fn node(&mut self, shard: ShardId) -> Option<&mut Node> {
         self.nodes[shard.0 as usize].last_mut()
     }
 
-    /// Where the batches of a shard are.
+    /// The point that the last batch of a shard has reached.
     pub(crate) fn point(&self, shard: ShardId) -> Point {
         let node = self.nodes[shard.0 as usize].last();
         let under_way = node.map_or(&[][..], |node| &node.under_way);
@@ -241,7 +243,7 @@ impl World {
             if connection.session.is_empty() || stalled_until <= world_now {
                 due.max(stalled_until)
             } else {
-                // The client reads nothing, so its deliveries are returned when their time is up.
+                // The client reads nothing, so its deliveries are returned at their deadline.
                 due.max(world_now + STALL_LOOK_MS)
             }
         });
@@ -257,7 +259,7 @@ impl World {
     }
 
     fn perform(&mut self, life: u64, outputs: Vec<Output>) {
-        // The state is that of the last batch decided, until the next one is.
+        // The state belongs to the last decided batch until the next one is decided.
         let is_commit = |output: &Output| matches!(output, Output::StartCommit(..));
         let last_commit = outputs.iter().rposition(is_commit);
         for (index, output) in outputs.into_iter().enumerate() {
@@ -290,7 +292,7 @@ impl World {
         let (sent, applied, answered) =
             (self.delay(1), self.delay(3) + slow, self.delay(3) + slow / 4);
         let now = self.now;
-        let node = self.alive(life).expect("it decided just now");
+        let node = self.alive(life).expect("it has just decided the batch");
         if let Some(host) = node.host {
             node.sent_until = (now + sent).max(node.sent_until);
             let (wait_ms, shard) = (node.sent_until - now, node.shard);
@@ -301,7 +303,7 @@ impl World {
             self.later(wait_ms, SimEvent::CommitSent { life, commit });
             return self.reached(shard, Point::Decided);
         }
-        // A disk does one thing after the other, and answers in order.
+        // The disk processes one commit after another and answers in order.
         let applied_at = (now + sent + applied).max(node.disk_busy_until);
         let answer_at = (applied_at + answered).max(node.answers_busy_until);
         (node.disk_busy_until, node.answers_busy_until) = (applied_at, answer_at);
@@ -344,7 +346,7 @@ impl World {
         }
     }
 
-    /// A commit has happened.
+    /// A commit became durable.
     pub(crate) fn made_durable(&mut self, life: u64, commit: Commit, is_answered: bool) {
         let Commit { ownership, batch, answer_at, keyed, counted, .. } = commit;
         let no = batch.no;
@@ -376,7 +378,7 @@ impl World {
             self.look_at_clock(None);
         }
         let Some(node) = self.alive(life) else { return };
-        // Answers are taken in order: behind one that was lost, others wait until its life is over.
+        // Replies are processed in order. After a lost one, the others wait until the life ends.
         if node.under_way.first().is_some_and(|first| first.batch != batch) {
             return;
         }
@@ -393,7 +395,7 @@ impl World {
         }
     }
 
-    pub(crate) fn read_taken(
+    pub(crate) fn read_accepted(
         &mut self,
         life: u64,
         read: driftq_core::ReadId,
@@ -406,7 +408,7 @@ impl World {
             self.stats.saw("read while a commit was under way");
         }
         if host.is_some_and(|host| self.hosts.is_cut(host, self.now)) {
-            return self.hear_nothing(life);
+            return self.commit_times_out(life);
         }
         let Ok(rows) = wait(self.engine.read(ownership, reads)) else {
             match host {
@@ -433,7 +435,7 @@ impl World {
         self.turn_node(life);
     }
 
-    /// A request reaches the node that serves its shard, or any of many.
+    /// A request reaches the node that serves its shard or, with several nodes, any node.
     pub(crate) fn request(&mut self, ticket: Ticket, command: Command) {
         if self.hosts.are_many() {
             return self.enter(ticket, command);
@@ -441,11 +443,12 @@ impl World {
         let shard = self.shard_of(&command);
         match self.node(shard).map(|node| node.life) {
             Some(life) => self.take(life, ticket, command, None),
-            None => self.later(1, SimEvent::Answer { ticket, heard: Heard::NobodyListens }),
+            None => self.later(1, SimEvent::Answer { ticket, reply: CallReply::NotServing }),
         }
     }
 
-    /// A node takes a request for a shard that it serves; `entry` is the node its client is connected to.
+    /// A node accepts a request for a shard that it serves. `entry` is the node that the client is
+    /// connected to.
     pub(crate) fn take(
         &mut self,
         life: u64,
@@ -454,7 +457,7 @@ impl World {
         entry: Option<NodeId>,
     ) {
         let now = self.now;
-        if !self.clients.calls.contains_key(&ticket) && !may_come_late(&command) {
+        if !self.clients.calls.contains_key(&ticket) && !may_be_delayed(&command) {
             self.hosts.passing.remove(&ticket);
             return;
         }
@@ -464,7 +467,7 @@ impl World {
         }
         let Some(node) = self.alive(life) else { return };
         node.pending.insert(ticket);
-        if let Some(asked) = Asked::of(&command) {
+        if let Some(asked) = CommandContext::of(&command) {
             node.asked.insert(ticket, asked);
         }
         if let Command::Join(join) = &command {
@@ -482,12 +485,12 @@ impl World {
         self.turn_node(life);
     }
 
-    /// Something that no client asks for.
-    pub(crate) fn tell(&mut self, life: u64, command: Command) -> Option<Ticket> {
+    /// Sends a command that has no caller.
+    pub(crate) fn send_command(&mut self, life: u64, command: Command) -> Option<Ticket> {
         let now = self.now;
         let node = self.alive(life)?;
-        node.next_nobody += 1;
-        let ticket = Ticket(node.next_nobody);
+        node.next_internal_ticket += 1;
+        let ticket = Ticket(node.next_internal_ticket);
         let mut outputs = Vec::new();
         node.pipeline.on(node.now(now), Input::Arrived(ticket, command), &mut outputs);
         Some(ticket)
@@ -496,11 +499,11 @@ impl World {
     fn release(&mut self, life: u64, release: Release) {
         let replies: Vec<(Ticket, CommandResult)> = release.batch.replies.clone();
         for (ticket, answered) in replies {
-            let node = self.alive(life).expect("it releases just now");
+            let node = self.alive(life).expect("it is releasing a batch");
             if let (Some((source, at)), Ok(Reply::Arrived(arrived))) =
                 (node.carried.remove(&ticket), &answered)
             {
-                self.tell_source(source, arrived.clone(), at);
+                self.answer_source(source, arrived.clone(), at);
             } else if let Some(host) = node.host {
                 if node.pending.remove(&ticket) {
                     self.send_back(host, ticket, answered);
@@ -508,15 +511,15 @@ impl World {
             } else if let (true, Ok(Reply::Elsewhere(ask))) =
                 (node.pending.contains(&ticket), &answered)
             {
-                // Whoever took the request asks there.
+                // The node that accepted the request sends it to the other shard.
                 node.pending.remove(&ticket);
                 let command = ask.clone();
                 let delay = self.delay(2);
                 self.later(delay, SimEvent::Request { ticket, command });
             } else if node.pending.remove(&ticket) {
                 let delay = self.delay(5);
-                let heard = Heard::Answer(Box::new(answered));
-                self.later(delay, SimEvent::Answer { ticket, heard });
+                let reply = CallReply::Answer(Box::new(answered));
+                self.later(delay, SimEvent::Answer { ticket, reply });
             }
         }
         for effect in &release.batch.actions {
@@ -526,14 +529,14 @@ impl World {
                 }
                 Action::Deliver(consumer, delivery) => {
                     let now = Timestamp(self.now);
-                    let node = self.alive(life).expect("it releases just now");
+                    let node = self.alive(life).expect("it is releasing a batch");
                     let back = match node.connections.get_mut(consumer) {
                         Some(connection) => connection.session.deliver(now, delivery.clone()),
                         None => Some(Command::GiveBack(delivery.hold)),
                     };
                     if let Some(back) = back {
                         self.stats.saw("give-back");
-                        self.tell(life, back);
+                        self.send_command(life, back);
                     }
                 }
                 Action::Dismiss(consumer) => self.hang_up(*consumer),

@@ -1,5 +1,5 @@
-//! What else an operator does under load: changes settings, deletes dead letters, creates groups, moves all
-//! cursors of a group, pauses for a while, and looks.
+//! More operator actions under load: changes settings, deletes dead letters, creates groups, moves
+//! all cursors of a group, pauses for a limited time, and reads.
 
 use driftq_checker::history::{Name, Op, Start as Told};
 use driftq_core::command::{
@@ -13,11 +13,11 @@ use crate::commit::some_pointer;
 use crate::facts::operator::pointer_text;
 use crate::world::{Client, Outcome, Task, Worker, World};
 
-/// Groups that are created, read for a while and left.
+/// Maximum number of guest groups: groups that are created, read for a while and abandoned.
 const GUESTS_MAX: usize = 10;
 
 impl World {
-    /// One more thing that an operator does now and then.
+    /// Performs a random operator action.
     pub(crate) fn operate_more(&mut self, client: usize) {
         match self.rng.u32(0..100) {
             0..16 => self.patch_something(client),
@@ -59,7 +59,7 @@ impl World {
         (!dead.is_empty()).then(|| dead[self.rng.usize(0..dead.len())].clone())
     }
 
-    /// Deletes dead letters by their ids: some that are there, and some that were.
+    /// Deletes dead letters by id: some that exist, and some that no longer do.
     fn purge_something(&mut self, client: usize) {
         let Some((topic, id)) = self.some_letter() else { return };
         let mut ids = vec![id];
@@ -72,7 +72,7 @@ impl World {
         self.purge(client, topic, ids, dry_run);
     }
 
-    /// An id may be one that was given out before a restore.
+    /// Counts ids that were issued before a restore.
     pub(crate) fn saw_id(&mut self, id: MessageId) {
         if id.restore != self.restore {
             self.stats.saw("id from before a restore presented");
@@ -89,7 +89,7 @@ impl World {
         self.begin(client, Task::Purge { dry_run }, op, command);
     }
 
-    /// Looks for dead letters by a filter, to delete what is found.
+    /// Lists dead letters by a filter, to delete them.
     fn list_dead(&mut self, client: usize) {
         let Some((topic, _)) = self.some_letter() else { return };
         let reasons = [DeathReason::Exhausted, DeathReason::Final, DeathReason::Deadline];
@@ -125,7 +125,7 @@ impl World {
         self.begin(client, Task::Explain, op, Command::Explain(Box::new(explain)));
     }
 
-    /// A place about where a group is.
+    /// A position near the cursor of a group.
     fn some_place(&mut self, group: &GroupName) -> (u32, u64) {
         let partitions = self.facts.partitions(&group.topic.topic).unwrap_or(1);
         let partition = self.rng.u32(0..partitions);
@@ -153,7 +153,7 @@ impl World {
         self.clients.peeks.insert(ticket, name);
     }
 
-    /// A group of its own for somebody who comes, reads and goes without a word.
+    /// Creates a group for a consumer that reads for a while and then disconnects.
     fn invite_guest(&mut self, client: usize) {
         if admin(self, client).guests.len() >= GUESTS_MAX {
             return;
@@ -187,14 +187,14 @@ impl World {
         self.begin(client, Task::Invite(name.clone()), op, Command::CreateGroup(name, start));
     }
 
-    pub(crate) fn guest_comes(&mut self, name: &GroupName) {
+    pub(crate) fn guest_joins(&mut self, name: &GroupName) {
         let (topic, group) = (name.topic.topic.clone(), name.group.clone());
         let mut worker = Worker::new(self, topic, group, 0);
         worker.stays_until = Some(self.now + self.rng.u64(2_000..25_000));
         self.add_client(Client::Worker(Box::new(worker)));
     }
 
-    /// Guests that no one deletes for being idle are deleted.
+    /// Deletes the guest groups that were not deleted as idle.
     pub(crate) fn dismiss_guests(&mut self, client: usize) {
         for name in std::mem::take(&mut admin(self, client).guests) {
             let (topic, group) = (name.topic.topic.clone(), name.group.clone());
@@ -216,7 +216,7 @@ impl World {
         self.begin(client, Task::SeekAll(group), op, command);
     }
 
-    /// A pause that ends by itself.
+    /// Pauses a group until a given time.
     fn pause_for_a_while(&mut self, client: usize) {
         let group = self.some_group();
         let (topic, name) = (group.topic.topic.clone(), group.group.clone());
@@ -256,8 +256,8 @@ impl World {
         self.begin(client, task, Op::Look, Command::ReadAudit(Box::new(read)));
     }
 
-    /// An operator hears of one of these.
-    pub(crate) fn operator_heard(&mut self, client: usize, task: Task, outcome: Outcome) {
+    /// Handles the replies to these actions.
+    pub(crate) fn on_operator_reply(&mut self, client: usize, task: Task, outcome: Outcome) {
         let done = matches!(outcome, Outcome::Done(_));
         match (task, outcome) {
             (Task::Patch(setting), Outcome::Done(_)) => self.stats.saw(setting),
@@ -280,7 +280,7 @@ impl World {
             (Task::Settings, Outcome::Done(_)) => self.stats.saw("settings read"),
             (Task::Invite(name), Outcome::Done(_)) => {
                 self.stats.saw("group created");
-                self.guest_comes(&name);
+                self.guest_joins(&name);
             }
             (Task::Dismiss(name), Outcome::NotSent | Outcome::Unknown) => {
                 admin(self, client).guests.push(name);
@@ -300,8 +300,8 @@ impl World {
             (Task::Audit { from, to, restore }, Outcome::Done(Reply::Audit(slice))) => {
                 self.stats.saw("audit read");
                 let seqs = slice.records.iter().map(|(_, tip)| tip.seq);
-                // What was shown as the tip is durable, so nothing up to it may be missing, unless the storage was
-                // restored since.
+                // The tip is durable once it is shown. So no record up to it may be missing, unless
+                // the storage was restored since.
                 let is_gap = restore == self.restore && slice.next.is_none() && !seqs.eq(from..=to);
                 self.gaps += u64::from(is_gap);
             }

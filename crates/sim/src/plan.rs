@@ -1,4 +1,4 @@
-//! What a seed chooses before it runs: topics, settings, how rough it gets.
+//! Parameters that a seed chooses before the run: topics, settings, and the shape of the run.
 
 use driftq_core::{RetryPolicy, SettingsPatch};
 
@@ -7,29 +7,29 @@ pub(crate) const HEAL_AT_MS: u64 = 540_000;
 /// When a run ends.
 pub(crate) const END_AT_MS: u64 = 600_000;
 
-/// How many shards there are: several in half of the runs.
+/// Number of shards: several in half of the runs.
 pub(crate) fn shards(rng: &mut fastrand::Rng) -> u32 {
     if rng.bool() { 1 } else { rng.u32(2..5) }
 }
 
-/// How many nodes there are: several in half of the runs.
+/// Number of nodes: several in half of the runs.
 pub(crate) fn nodes(seed: u64) -> u32 {
     if seed.is_multiple_of(2) { 2 + (seed / 2 % 3) as u32 } else { 1 }
 }
 
-/// What is unusual about a run.
+/// The special property of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     Usual,
     /// Hundreds of partitions.
     Partitions,
-    /// So few messages may be open that groups wait for each other.
+    /// The limit of open messages is so low that groups wait for each other.
     OpenLimit,
-    /// A long backlog of pages with one message each, before the first consumer comes.
+    /// A long backlog of pages with one message each, before the first consumer connects.
     Backlog,
 }
 
-/// The shape of a run: every other one is usual.
+/// The shape of a run. Half of the runs are usual.
 pub(crate) fn shape(rng: &mut fastrand::Rng) -> Shape {
     match rng.u32(0..8) {
         0 => Shape::Partitions,
@@ -39,7 +39,7 @@ pub(crate) fn shape(rng: &mut fastrand::Rng) -> Shape {
     }
 }
 
-/// How many messages a shard may have open.
+/// The maximum number of open messages of a shard.
 pub(crate) fn open_max(rng: &mut fastrand::Rng, shape: Shape) -> u64 {
     match shape {
         Shape::OpenLimit => rng.u64(8..24),
@@ -47,7 +47,7 @@ pub(crate) fn open_max(rng: &mut fastrand::Rng, shape: Shape) -> u64 {
     }
 }
 
-/// When the consumers of a run come.
+/// When the consumers of a run connect.
 pub(crate) fn consumers_at_ms(shape: Shape) -> u64 {
     match shape {
         Shape::Backlog => 240_000,
@@ -55,7 +55,7 @@ pub(crate) fn consumers_at_ms(shape: Shape) -> u64 {
     }
 }
 
-/// How many message keys there are: enough for every partition.
+/// Number of message keys: enough for every partition.
 pub(crate) fn keys(shape: Shape) -> u32 {
     match shape {
         Shape::Partitions => 4_000,
@@ -76,7 +76,7 @@ pub(crate) struct TopicPlan {
 
 /// The topics of a run.
 pub(crate) fn topics(rng: &mut fastrand::Rng, shape: Shape) -> Vec<TopicPlan> {
-    // In some runs idle groups are deleted at the moment at which messages are trimmed.
+    // In some runs, idle groups are deleted at the same time as messages are trimmed.
     let is_together = rng.u32(0..3) == 0;
     let (idle_ms, retention_ms) = if is_together {
         (Some(Some(60_000)), 60_000)
@@ -90,7 +90,7 @@ pub(crate) fn topics(rng: &mut fastrand::Rng, shape: Shape) -> Vec<TopicPlan> {
         max_backoff_ms: rng.u64(1_000..6_000),
     });
     let lease_ms = Some(rng.u64(1_500..6_000));
-    // The shortest life a key may have, so that runs see it end.
+    // The shortest allowed retention, so that records expire within a run.
     let (dedupe_ttl_ms, effect_ttl_ms) = (Some(60_000), Some(60_000));
     let common = SettingsPatch {
         retry_policy,

@@ -1,9 +1,10 @@
-//! A producer: one message after the other, with keys, repeats, deadlines and the occasional mistake.
+//! The producer client: sends one message after another, with keys, repeats, deadlines and
+//! occasional mistakes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use driftq_checker::history::{Content, Name, Op, Produce as Asked};
+use driftq_checker::history::{Content, Name, Op, Produce as CommandContext};
 use driftq_core::command::{Produce, TopicName};
 use driftq_core::placement::shard_of_topic;
 use driftq_core::{Command, Envelope, Rejection, Reply, RetryRequest, Ticket, Timestamp};
@@ -11,7 +12,7 @@ use driftq_core::{Command, Envelope, Rejection, Reply, RetryRequest, Ticket, Tim
 use crate::plan::keys;
 use crate::world::{Client, Outcome, Producer, Sent, SimEvent, World};
 
-/// Keys a producer remembers having used.
+/// How many used keys a producer remembers.
 const REMEMBERED: usize = 40;
 
 impl Producer {
@@ -62,7 +63,7 @@ impl World {
             }
             12..18 if known > 0 => self.aim_at_the_end_of_a_key(client),
             23..27 if !producer(self, client).rejected.is_empty() => {
-                // Its sender gave up, and another message takes the key.
+                // Its sender gave up, and another message uses the key.
                 let rejected = producer(self, client).rejected.pop().expect("it is not empty");
                 let body = self.new_body();
                 self.stats.saw("key of a rejected message used again");
@@ -72,7 +73,7 @@ impl World {
                 let message = Sent { idem: Some(self.new_key()), ..self.new_message() };
                 self.stats.saw("key repeated while its first commit was in flight");
                 self.send(client, message.clone());
-                // The same intent, or somebody who took the key for something else.
+                // The same message, or a different one with the same key.
                 match self.rng.u32(0..3) {
                     0 => {
                         let body = self.new_body();
@@ -88,7 +89,7 @@ impl World {
         }
     }
 
-    /// Repeats a key so that it arrives about when it becomes free.
+    /// Repeats a key so that it arrives about when it expires.
     fn aim_at_the_end_of_a_key(&mut self, client: usize) {
         let again = self.some_used_key(client);
         let topic = producer(self, client).topic.clone();
@@ -100,7 +101,7 @@ impl World {
         let wait = until.map(|until| Timestamp(until).since(self.followed_now()).saturating_sub(9));
         match wait {
             Some(wait) if wait < 20_000 => {
-                // The same content: in time it is the duplicate, afterwards a new message.
+                // The same content: before the expiry it is a duplicate, afterwards a new message.
                 self.send_later(client, wait, again);
             }
             Some(_) | None => self.send(client, again),
@@ -194,15 +195,15 @@ impl World {
             routed: None,
         };
         let shard = shard_of_topic("default", &topic, self.nodes.len() as u32);
-        self.look_around(shard, &mut produce);
+        self.set_remote_topics(shard, &mut produce);
         let command = Command::Produce(Box::new(produce));
-        // A keyed message may go where another one of its key was pinned to.
+        // A keyed message may go to the topic that an earlier message of its key was pinned to.
         if sent.asks_router || sent.target.is_some() || sent.idem.is_some() {
             self.facts.requested.insert(sent.body, topic.clone());
         }
         let tenant = sent.tenant.clone().unwrap_or_else(|| "default".into());
         let message = Content { body: sent.body, key: sent.key.clone(), tenant };
-        let op = Op::Produce(Asked {
+        let op = Op::Produce(CommandContext {
             topic,
             message,
             idem: sent.idem.clone(),
@@ -214,7 +215,7 @@ impl World {
         producer(self, client).in_flight.insert(ticket, sent);
     }
 
-    pub(crate) fn producer_heard(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
+    pub(crate) fn on_producer_reply(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
         let Some(sent) = producer(self, client).in_flight.remove(&ticket) else {
             return;
         };
@@ -244,7 +245,7 @@ impl World {
                 }
                 false
             }
-            // The same bytes under the same key: that is what keys are for.
+            // The same content under the same key, so that the server deduplicates it.
             Outcome::Unknown => sent.idem.is_some() || self.rng.bool(),
             Outcome::NotSent => true,
             Outcome::Refused(Rejection::Exhausted { .. }) => sent.times < 4,

@@ -1,4 +1,5 @@
-//! A router that answers differently each time, and what a server sees of topics on other shards.
+//! A router that answers differently each time, and what a server knows about topics on other
+//! shards.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +9,11 @@ use driftq_core::{Routing, ShardId};
 
 use crate::world::World;
 
-/// Topics that come and go have numbers up to about this.
+/// Upper bound for the numbers of short-lived topics.
 const BRIEFS: u32 = 12;
 
 impl World {
-    /// A topic that is there, or was, or will be.
+    /// A topic that exists, existed or will exist.
     pub(crate) fn some_target(&mut self) -> Name {
         let topics = self.facts.topics();
         match self.rng.u32(0..5) {
@@ -21,7 +22,7 @@ impl World {
         }
     }
 
-    /// What the router says, if it says anything.
+    /// The decision of the router, if it makes one.
     pub(crate) fn ask_router(&mut self) -> Option<Box<Routing>> {
         let target_topic = (self.rng.u32(0..6) != 0).then(|| self.some_target());
         let label = "some".into();
@@ -29,12 +30,12 @@ impl World {
         Some(Box::new(Routing { label, target_topic, partition_override: None, meta }))
     }
 
-    /// What a server finds out about topics on other shards than the one it asks. By the time it does, that may not
-    /// be true any more; and the server may not have got an answer.
-    pub(crate) fn look_around(&mut self, shard: ShardId, produce: &mut Produce) {
+    /// Sets what the server knows about topics on other shards than the one it calls. It may be out
+    /// of date when it is used, or missing because the server got no reply.
+    pub(crate) fn set_remote_topics(&mut self, shard: ShardId, produce: &mut Produce) {
         let shards = self.nodes.len() as u32;
         produce.seen = None;
-        for name in produce.beyond(shard, shards) {
+        for name in produce.remote_topics(shard, shards) {
             if self.rng.u32(0..3) == 0 {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! One seed, one run; and many of them.
+//! Runs one seed, or many.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::plan::{END_AT_MS, HEAL_AT_MS, Shape};
 use crate::stats::{Stats, Summary};
 use crate::world::{SimEvent, World};
 
-/// What a valid run has at least.
+/// The minimum activity of a valid run.
 const PRODUCED_MIN: u64 = 1_000;
 /// Accepted, or rejected because the backlog was full.
 const PRODUCES_ANSWERED_MIN: u64 = 2_000;
@@ -21,23 +21,23 @@ const TELLING_FAULTS_MIN: u64 = 50;
 
 /// A run and its history.
 pub struct Outcome {
-    /// What was observed.
+    /// The recorded events.
     pub history: Vec<Event>,
-    /// What it came across.
+    /// The states and faults that the run reached.
     pub stats: Stats,
 }
 
-/// What is to be said of a seed.
+/// The result of a seed.
 pub struct Verdict {
-    /// Which.
+    /// The seed.
     pub seed: u64,
-    /// What the checker says.
+    /// The report of the checker.
     pub report: Report,
-    /// Why the run proves nothing, if so.
+    /// Why the run proves nothing, if it is invalid.
     pub invalid: Option<String>,
-    /// The run ended in a panic.
+    /// The text of the panic, if the run panicked.
     pub panicked: Option<String>,
-    /// What it came across.
+    /// The states and faults that the run reached.
     pub stats: Stats,
 }
 
@@ -97,11 +97,11 @@ impl World {
             SimEvent::CommitApplied { life, commit } => self.commit_applied(life, *commit),
             SimEvent::CommitAnswered { life, batch } => self.commit_answered(life, batch),
             SimEvent::ReadTaken { life, read, reads, answer_at } => {
-                self.read_taken(life, read, reads, answer_at);
+                self.read_accepted(life, read, reads, answer_at);
             }
             SimEvent::ReadAnswered { life, read, rows } => self.read_answered(life, read, rows),
             SimEvent::Request { ticket, command } => self.request(ticket, *command),
-            SimEvent::Answer { ticket, heard } => self.answer(ticket, heard),
+            SimEvent::Answer { ticket, reply } => self.answer(ticket, reply),
             SimEvent::Line { consumer, delivery } => self.line(consumer, delivery),
             SimEvent::Hangup { consumer } => self.hung_up(consumer),
             SimEvent::Wake { client } => self.wake(client),
@@ -112,7 +112,7 @@ impl World {
             SimEvent::Carried { target, arrive, between } => {
                 self.carried(target, arrive, between);
             }
-            SimEvent::Told { source, arrived, at } => self.told_source(source, arrived, at),
+            SimEvent::Told { source, arrived, at } => self.source_answered(source, arrived, at),
             SimEvent::HostStarts => self.start_host(),
             SimEvent::Host(host, event) => self.host_event(host, event),
             SimEvent::Pass { ticket } => self.pass(ticket),
@@ -135,7 +135,7 @@ impl World {
     }
 }
 
-/// Runs a seed and judges it.
+/// Runs a seed and checks its history.
 pub fn judge(seed: u64, is_strict: bool) -> Verdict {
     let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, is_strict)));
     match outcome {
@@ -147,26 +147,26 @@ pub fn judge(seed: u64, is_strict: bool) -> Verdict {
                 ("accepted produces", stats.produced, PRODUCED_MIN),
                 ("answered produces", stats.produced + full, PRODUCES_ANSWERED_MIN),
                 ("groups", stats.groups, GROUPS_MIN),
-                ("faults that tell", stats.telling_faults, TELLING_FAULTS_MIN),
+                ("faults with work in progress", stats.faults_under_load, TELLING_FAULTS_MIN),
             ];
             let invalid = shortfalls
                 .into_iter()
                 .find(|(_, is, least)| is < least)
-                .map(|(what, is, least)| format!("{is} {what}, {least} wanted"));
+                .map(|(what, is, least)| format!("{is} {what}, required {least}"));
             Verdict { seed, report, invalid, panicked: None, stats }
         }
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            let panicked = Some(text.unwrap_or_else(|| "a panic without words".to_owned()));
+            let panicked = Some(text.unwrap_or_else(|| "a panic without a message".to_owned()));
             let (report, stats) = (check(&[]), Stats::default());
             Verdict { seed, report, invalid: None, panicked, stats }
         }
     }
 }
 
-/// Runs `count` seeds from `first` on, on `threads` threads. `each` sees every verdict and says whether to
-/// go on.
+/// Runs `count` seeds starting at `first`, on `threads` threads. `each` receives every verdict and
+/// returns whether to continue.
 pub fn run_many(
     first: u64,
     count: u64,

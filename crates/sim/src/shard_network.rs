@@ -1,16 +1,15 @@
-//! Between shards: messages that one has for another, over a network that loses, delays, repeats and
-//! reorders them, and the answers too.
+//! The network between shards: it loses, delays, repeats and reorders messages and replies.
 
 use driftq_core::command::{Arrive, Arrived};
 use driftq_core::{Command, NodeId, ShardId};
 
 use crate::world::{Between, SimEvent, World};
 
-/// The longest something is on its way: longer than a shard waits before it sends again.
+/// The longest delay of a message: longer than a shard waits before it sends again.
 const WAY_MS_MAX: u64 = 9_000;
 
 impl World {
-    /// When each copy of something arrives that is sent to another shard.
+    /// The delay of each copy of a message to another shard.
     fn ways(&mut self) -> Vec<u64> {
         if self.clients.is_healed {
             return vec![self.delay(5)];
@@ -32,7 +31,7 @@ impl World {
         }
     }
 
-    /// Messages are sent to another shard, to where this node believes it to be.
+    /// Sends messages to another shard, at the node that `from` believes to serve it.
     pub(crate) fn carry(&mut self, from: Option<NodeId>, target: ShardId, arrive: &Arrive) {
         let mut between = None;
         if let Some(from) = from {
@@ -45,7 +44,7 @@ impl World {
         }
     }
 
-    /// They are there. If nobody serves it, they are sent again some time.
+    /// Messages reach the other shard. If it is not served, they are dropped and sent again later.
     pub(crate) fn carried(
         &mut self,
         target: ShardId,
@@ -60,28 +59,33 @@ impl World {
         };
         let Some(life) = life else { return };
         let source = arrive.source;
-        let ticket = self.tell(life, Command::Arrive(arrive));
+        let ticket = self.send_command(life, Command::Arrive(arrive));
         if let (Some(ticket), Some(node)) = (ticket, self.alive(life)) {
             node.carried.insert(ticket, (source, between.map(|between| between.from)));
         }
         self.turn_node(life);
     }
 
-    /// What became of them is told.
-    pub(crate) fn tell_source(&mut self, source: ShardId, arrived: Arrived, at: Option<NodeId>) {
+    /// Sends the result to the source shard.
+    pub(crate) fn answer_source(&mut self, source: ShardId, arrived: Arrived, at: Option<NodeId>) {
         for way in self.ways() {
             self.later(way, SimEvent::Told { source, arrived: arrived.clone(), at });
         }
     }
 
-    /// The shard they came from hears of it.
-    pub(crate) fn told_source(&mut self, source: ShardId, arrived: Arrived, at: Option<NodeId>) {
+    /// The result reaches the source shard.
+    pub(crate) fn source_answered(
+        &mut self,
+        source: ShardId,
+        arrived: Arrived,
+        at: Option<NodeId>,
+    ) {
         let life = match at {
             None => self.node(source).map(|node| node.life),
             Some(host) => self.life_at(host, source),
         };
         let Some(life) = life else { return };
-        self.tell(life, Command::Arrived(Box::new(arrived)));
+        self.send_command(life, Command::Arrived(Box::new(arrived)));
         self.turn_node(life);
     }
 }

@@ -1,4 +1,4 @@
-//! What many runs together must have seen, so that the checks are not about nothing.
+//! States that many runs together must reach, so that the checks cover them.
 
 /// Kinds of faults.
 pub(crate) const KINDS: [&str; 11] = [

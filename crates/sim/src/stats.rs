@@ -1,31 +1,31 @@
-//! What a run came across: proof that the workload reaches the states it should.
+//! Statistics of a run: proof that the workload reaches the required states.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::kinds::OPERATIONS;
 
-/// So many runs meet every operation with every fault.
+/// With this many runs, every operation must coincide with every fault.
 const TABLE_SEEDS: u64 = 2_000;
 
-/// Where a batch was when a fault struck.
+/// The state of a batch when a fault is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Point {
-    /// Decided, and not yet with the engine.
+    /// Decided, not yet sent to the engine.
     Decided,
-    /// With the engine, and not durable.
+    /// Sent to the engine, not yet durable.
     Committing,
-    /// Durable, and nobody knows.
+    /// Durable, but the node does not know yet.
     Unreleased,
-    /// No batch is under way.
+    /// No batch is in flight.
     Idle,
 }
 
 impl Point {
-    /// All of them.
+    /// All points.
     pub const ALL: [Point; 4] = [Point::Decided, Point::Committing, Point::Unreleased, Point::Idle];
 
-    /// The word for it.
+    /// Returns its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Point::Decided => "decided",
@@ -36,22 +36,22 @@ impl Point {
     }
 }
 
-/// What one run, or many together, came across.
+/// Statistics of one or many runs.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
     /// Faults by kind and point.
     pub faults: BTreeMap<(&'static str, Point), u64>,
-    /// Calls that were under way when a fault struck, by what they are and by the fault.
+    /// Calls in flight when a fault was injected, by operation and fault.
     pub struck: BTreeMap<(&'static str, &'static str), u64>,
-    /// Faults while a commit was undecided or a lease open.
-    pub telling_faults: u64,
+    /// Faults injected while a batch was in flight or a message was open.
+    pub faults_under_load: u64,
     /// States that must be reached sometimes.
     pub sometimes: BTreeMap<&'static str, u64>,
-    /// Produces that were answered as stored.
+    /// Produces that were accepted.
     pub produced: u64,
     /// Calls of clients.
     pub operations: u64,
-    /// Groups that were given something.
+    /// Groups that exist at the end.
     pub groups: u64,
     /// Simulated time.
     pub simulated_ms: u64,
@@ -63,7 +63,7 @@ impl Stats {
         *self.sometimes.entry(state).or_default() += 1;
     }
 
-    /// Says that a state exists, so that never reaching it is seen.
+    /// Registers states, so that a state that is never reached is reported.
     pub fn expect(&mut self, states: &[&'static str]) {
         for state in states {
             self.sometimes.entry(state).or_default();
@@ -81,28 +81,28 @@ impl Stats {
         for (state, count) in &other.sometimes {
             *self.sometimes.entry(state).or_default() += count;
         }
-        self.telling_faults += other.telling_faults;
+        self.faults_under_load += other.faults_under_load;
         self.produced += other.produced;
         self.operations += other.operations;
         self.simulated_ms += other.simulated_ms;
     }
 }
 
-/// Many runs together.
+/// The results of many runs.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
-    /// How many.
+    /// Number of runs.
     pub seeds: u64,
-    /// Seeds whose run proves nothing, with the reason.
+    /// Seeds whose run is invalid, with the reason.
     pub invalid: Vec<(u64, String)>,
-    /// Seeds that broke a promise: seed, invariant, sentence.
+    /// Seeds with a violation: seed, invariant, text.
     pub violations: Vec<(u64, String, String)>,
-    /// Everything they came across.
+    /// The statistics of all runs.
     pub stats: Stats,
 }
 
 impl Summary {
-    /// Cells of the table and counters that stayed below what is asked for.
+    /// Returns the cells of the tables and the counters that are below their minimum.
     pub fn shortfalls(&self) -> Vec<String> {
         let mut short = Vec::new();
         for fault in crate::sometimes::KINDS {
@@ -122,7 +122,7 @@ impl Summary {
         let least = self.seeds / 20;
         for (state, count) in &self.stats.sometimes {
             if *count < least.max(1) {
-                short.push(format!("`{state}` only {count} times, {} wanted", least.max(1)));
+                short.push(format!("`{state}` only {count} times, required {}", least.max(1)));
             }
         }
         short
@@ -130,7 +130,7 @@ impl Summary {
 }
 
 impl Summary {
-    /// The table of operations and faults.
+    /// Writes the table of operations and faults.
     fn write_struck(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<14}", "operation")?;
         for fault in crate::sometimes::KINDS {

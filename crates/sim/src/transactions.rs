@@ -1,5 +1,5 @@
-//! What the database of several nodes does with their commits. Each life has a connection, on which it does one
-//! after the other, whoever is still there to hear of it. Between the two halves of a commit a claim waits.
+//! Commits of several nodes in the database. Each life has a connection that executes its commits
+//! one after another, even if the node has ended. A claim waits between the two halves of a commit.
 
 use driftq_storage::EngineError;
 
@@ -7,11 +7,11 @@ use crate::hosts::LOCK_LOOK_MS;
 use crate::world::{Commit, SimEvent, World};
 
 impl World {
-    /// A commit comes to the database, if that can be reached.
+    /// A commit reaches the database, unless the database is unreachable.
     pub(crate) fn commit_reaches(&mut self, life: u64, commit: Box<Commit>) {
         if commit.host.is_some_and(|host| self.hosts.is_cut(host, self.now)) {
             self.stats.saw("commit that never reached the database");
-            return self.hear_nothing(life);
+            return self.commit_times_out(life);
         }
         let session = self.hosts.sessions.entry(life).or_default();
         session.push_back(commit);
@@ -20,7 +20,7 @@ impl World {
         }
     }
 
-    /// The first half: the fence.
+    /// The first half: the fence check.
     pub(crate) fn commit_begins(&mut self, life: u64) {
         let session = self.hosts.sessions.get(&life);
         let Some(commit) = session.and_then(|session| session.front()) else { return };
@@ -40,12 +40,12 @@ impl World {
         }
     }
 
-    /// The second half.
+    /// The second half: the write.
     pub(crate) fn commit_ends(&mut self, life: u64) {
         let mut commit = self.take_first(life);
         let (ownership, no) = (commit.ownership, commit.batch.no);
         if self.faults.takes_commit(life, no.0) {
-            self.engine.end(ownership, None).expect("nothing is to be done");
+            self.engine.end(ownership, None).expect("nothing is written");
             self.stats.saw("unknown commit that had not happened");
         } else {
             let writes = std::mem::take(&mut commit.writes);
@@ -66,7 +66,7 @@ impl World {
         self.made_durable(life, commit, !is_cut);
         if is_cut {
             self.stats.saw("commit that happened and was not heard of");
-            self.hear_nothing(life);
+            self.commit_times_out(life);
         }
     }
 
@@ -80,16 +80,16 @@ impl World {
     }
 
     fn take_first(&mut self, life: u64) -> Box<Commit> {
-        let session = self.hosts.sessions.get_mut(&life).expect("it has sent something");
-        let commit = session.pop_front().expect("it has sent something");
+        let session = self.hosts.sessions.get_mut(&life).expect("the life has a queued commit");
+        let commit = session.pop_front().expect("the life has a queued commit");
         if session.is_empty() {
             self.hosts.sessions.remove(&life);
         }
         commit
     }
 
-    /// Whatever a life waits for does not come, and it notices after a while.
-    pub(crate) fn hear_nothing(&mut self, life: u64) {
+    /// The life receives no reply and times out after a while.
+    pub(crate) fn commit_times_out(&mut self, life: u64) {
         let noticed = self.rng.u64(500..3_000);
         self.later(noticed, SimEvent::Unheard { life, fenced: false });
     }

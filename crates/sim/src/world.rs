@@ -1,4 +1,4 @@
-//! Time, chance and the queue of what happens next.
+//! The simulated world: time, randomness and the event queue.
 
 mod clients;
 mod clocks;
@@ -26,88 +26,89 @@ use crate::plan::{Shape, TopicPlan};
 use crate::stats::Stats;
 
 pub(crate) use clients::{
-    Act, Admin, Book, Client, Clients, Committing, Held, Intent, Outcome, Producer, Said, Sent,
-    Taken, Task, Worker,
+    Act, Admin, Book, Client, Clients, Committing, Held, Intent, Outcome, Producer,
+    ReportedOutcome, Sent, Task, Worker, WorkerDelivery,
 };
 pub(crate) use clocks::{Clocks, EPOCH_MS, ProcessClock};
 pub(crate) use faults::Faults;
-pub(crate) use hosts::{Host, HostEvent, Hosts, Passing, Request};
-pub(crate) use shards::{Backup, Commit, Connection, Damage, Heard, Node, UnderWay};
+pub(crate) use hosts::{AcceptedCall, Host, HostEvent, Hosts, Request};
+pub(crate) use shards::{Backup, CallReply, Commit, Connection, Damage, InFlight, Node};
 
-/// Something that happens at a time.
+/// A scheduled event.
 #[derive(Debug)]
 pub(crate) enum SimEvent {
-    /// A node looks at what is due.
+    /// A node processes what is due.
     Turn { life: u64 },
     /// A commit reaches the engine.
     CommitSent { life: u64, commit: Option<Box<Commit>> },
     /// A commit takes effect, or not.
     CommitApplied { life: u64, commit: Box<Commit> },
-    /// A commit of one of many nodes reaches the database.
+    /// A commit of one of several nodes reaches the database.
     CommitReaches { life: u64, commit: Box<Commit> },
-    /// The database begins the next commit of a life, as soon as it is let.
+    /// The database starts the next commit of a life, once it is not locked.
     CommitBegins { life: u64 },
-    /// The database is done with it.
+    /// The database finishes a commit.
     CommitEnds { life: u64 },
-    /// The node learns that its ownership is over, or that it will hear nothing.
+    /// The node learns that its ownership has ended, or times out without a reply.
     Unheard { life: u64, fenced: bool },
-    /// The node hears of it.
+    /// The reply to a commit reaches the node.
     CommitAnswered { life: u64, batch: u64 },
-    /// The engine looks at rows for a read.
+    /// The engine reads rows.
     ReadTaken { life: u64, read: ReadId, reads: Vec<driftq_core::row::Read>, answer_at: u64 },
-    /// The node hears of them.
+    /// The rows reach the node.
     ReadAnswered { life: u64, read: ReadId, rows: Vec<Vec<Row>> },
     /// A client's request reaches the node.
     Request { ticket: Ticket, command: Box<Command> },
-    /// The node's answer reaches the client.
-    Answer { ticket: Ticket, heard: crate::world::Heard },
+    /// A reply reaches the client.
+    Answer { ticket: Ticket, reply: crate::world::CallReply },
     /// A delivery reaches a consumer.
     Line { consumer: ConsumerId, delivery: Box<Delivery> },
-    /// A consumer's connection is gone.
+    /// A consumer's connection ended.
     Hangup { consumer: ConsumerId },
-    /// A consumer goes for good.
+    /// A consumer disconnects permanently.
     Goes { consumer: ConsumerId },
-    /// A client goes on.
+    /// A client continues.
     Wake { client: usize },
-    /// A producer sends what it planned for this moment.
+    /// A producer sends a planned message.
     Planned { client: usize, plan: u64 },
-    /// A consumer is done with a message.
+    /// A consumer has processed a message.
     Worked { client: usize, work: u64 },
-    /// A client does what it planned to do to an effect.
+    /// A client performs a planned action on an effect.
     Act { client: usize, act: u64 },
     /// A fault is due.
     Fault,
-    /// Messages reach another shard: at a node that is said to serve it, sent by another, where there are many.
+    /// Messages reach another shard. With several nodes, `between` names the sender and the target
+    /// node.
     Carried { target: ShardId, arrive: Box<Arrive>, between: Option<Between> },
-    /// What became of them reaches the shard they came from, at the node that sent them.
+    /// The result reaches the source shard, at the node that sent the messages.
     Told { source: ShardId, arrived: Arrived, at: Option<NodeId> },
-    /// A node begins.
+    /// A node starts.
     HostStarts,
-    /// Something happens to a node.
+    /// An event of a node.
     Host(NodeId, HostEvent),
-    /// The node that took a call does something about it.
+    /// The node that accepted a call processes or forwards it.
     Pass { ticket: Ticket },
-    /// A call reaches the node that is said to serve its shard.
+    /// A call reaches the node that is believed to serve its shard.
     Forwarded { ticket: Ticket, to: NodeId, epoch: Epoch, command: Box<Command> },
-    /// The node that took a call hears of it.
+    /// A reply reaches the node that accepted the call.
     Back { ticket: Ticket, answered: Result<CommandResult, CallError> },
-    /// A shard is served again.
+    /// A shard is started again.
     Restart { shard: ShardId },
-    /// A backup is taken.
+    /// A backup is created.
     BackUp,
-    /// The storage is restored from it.
+    /// The storage is restored from the backup.
     Restore,
     /// A stored page is damaged.
     Corrupt,
     /// An operator repairs a partition, from an offset on.
     Repair { damage: Damage, from: Offset },
-    /// A long jump of the clock is confirmed, or the clock is set right.
+    /// A long clock jump is confirmed, or the clock is corrected.
     JumpEnds { number: u64, is_right: bool },
-    /// Faults end.
+    /// The faults end.
     Heal,
 }
 
-/// From one node to another, of which it is expected that it serves under this epoch.
+/// A message from one node to another that is believed to serve under this epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Between {
     pub(crate) from: NodeId,
@@ -139,10 +140,10 @@ impl Ord for Queued {
     }
 }
 
-/// The whole simulated world.
+/// The simulated world.
 pub(crate) struct World {
     pub(crate) rng: fastrand::Rng,
-    /// Milliseconds since the run began; also every node's monotonic clock.
+    /// Milliseconds since the start of the run; also the monotonic clock of a single node.
     pub(crate) now: u64,
     queue: BinaryHeap<Reverse<Queued>>,
     order: u64,
@@ -151,7 +152,7 @@ pub(crate) struct World {
     pub(crate) engine: Memory,
     authority: Arc<AtomicU64>,
     pub(crate) clocks: Clocks,
-    /// Who serves each shard, or believes to: the last is the one that may.
+    /// The nodes that serve each shard, or believe to. Only the last one may commit.
     pub(crate) nodes: Vec<Vec<Node>>,
     pub(crate) hosts: Hosts,
     pub(crate) life: u64,
@@ -159,17 +160,17 @@ pub(crate) struct World {
     pub(crate) faults: Faults,
     pub(crate) clients: Clients,
     pub(crate) backup: Option<Box<Backup>>,
-    /// Partitions with a page that was damaged.
+    /// Partitions with a damaged page.
     pub(crate) damages: Vec<Damage>,
     /// How often the storage was restored.
     pub(crate) restore: u32,
     pub(crate) plan: Vec<TopicPlan>,
     pub(crate) shape: Shape,
-    /// How many messages a shard may have open.
+    /// The maximum number of open messages of a shard.
     pub(crate) open_max: u64,
-    /// Check the state after every step: slower, and finds by itself what the checker should find.
+    /// Checks the state of the shard regularly: slower, and detects errors without the checker.
     pub(crate) is_strict: bool,
-    /// Reads of an audit chain that left something out.
+    /// Reads of an audit chain that missed records.
     pub(crate) gaps: u64,
     /// How often deciding panicked.
     pub(crate) defects: u64,
@@ -223,7 +224,7 @@ impl World {
         self.queue.push(Reverse(Queued { at, order, happening }));
     }
 
-    /// Changes or drops what is to happen, in the same order.
+    /// Changes or removes queued events, keeping their order.
     pub(crate) fn change_queue(&mut self, change: impl Fn(SimEvent) -> Option<SimEvent>) {
         let queue = std::mem::take(&mut self.queue).into_iter();
         let changed = queue.filter_map(|Reverse(Queued { at, order, happening })| {
@@ -232,13 +233,13 @@ impl World {
         self.queue = changed.collect();
     }
 
-    /// The next thing to happen, if it happens before `end`.
+    /// Returns the next event, if it is before `end`.
     pub(crate) fn next(&mut self, end: u64) -> Option<SimEvent> {
         let next = loop {
             if self.queue.peek().is_none_or(|Reverse(next)| next.at >= end) {
                 return None;
             }
-            let Reverse(next) = self.queue.pop().expect("just seen");
+            let Reverse(next) = self.queue.pop().expect("the queue was just peeked");
             self.now = next.at;
             match self.held_until(&next.happening) {
                 Some(at) => self.queue.push(Reverse(Queued { at, ..next })),
@@ -249,7 +250,8 @@ impl World {
         Some(next.happening)
     }
 
-    /// What happens in a stopped process happens when it goes on, in the same order.
+    /// Until when the process of an event is stopped. Its events are delayed until it resumes, in
+    /// the same order.
     fn held_until(&self, happening: &SimEvent) -> Option<u64> {
         if !self.hosts.are_many() {
             return None;
@@ -298,12 +300,13 @@ impl World {
         self.hosts.stopped_until(host?, self.now)
     }
 
-    /// The engine reads the authority's clock.
+    /// Sets the time that the engine reads from the authority clock.
     pub(crate) fn set_authority(&self) {
         self.authority.store(self.authority_now().0, Ordering::Relaxed);
     }
 
-    /// Rows are not what was written. Nothing serves this shard any more; the checker sees that.
+    /// Records a damaged row. The node does not serve the shard any more, which the checker
+    /// notices.
     pub(crate) fn found_damage(&mut self, shard: ShardId, damaged: &Damaged) {
         self.record(0, What::Damaged { shard: shard.0, why: damaged.to_string().into() });
     }

@@ -1,7 +1,7 @@
-//! What every engine must do, as tests any engine can be put through.
+//! Tests that every engine must pass.
 //!
-//! `driftq_storage::conformance!(name, make)` makes a test module `name` that runs every promise on a
-//! fresh engine from `make()`.
+//! `driftq_storage::conformance!(name, make)` defines a test module `name` that runs every test on
+//! a fresh engine from `make()`.
 
 use bytes::Bytes;
 use driftq_core::row::{Columns, Key, MarkKind, Place, Read, RecordKind, Row, UNENDING, Write};
@@ -15,7 +15,7 @@ const SHARD: ShardId = ShardId(7);
 const TOPIC: TopicId = TopicId(1);
 const LANE: Lane = Lane(0);
 
-/// Waits for an answer on this thread. For tests and tools: it spins where an engine sleeps.
+/// Waits for a future on this thread. Only for tests and tools, because it spins while it waits.
 pub fn wait<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -40,7 +40,7 @@ fn load(engine: &dyn Engine, ownership: Ownership) -> Vec<Row> {
 
 fn read(engine: &dyn Engine, ownership: Ownership, read: Read) -> Vec<Row> {
     let mut answers = wait(engine.read(ownership, vec![read])).expect("a read succeeds");
-    assert_eq!(answers.len(), 1, "one answer for one question");
+    assert_eq!(answers.len(), 1, "one result for one read");
     answers.remove(0)
 }
 
@@ -99,14 +99,14 @@ fn pages(rows: usize, bytes: usize, reverse: bool) -> Read {
 
 fn lasts(rows: &[Row]) -> Vec<u64> {
     let last = |row: &Row| {
-        let Key::Page { last, .. } = row.key else { panic!("{:?} is no page", row.key) };
+        let Key::Page { last, .. } = row.key else { panic!("{:?} is not a page", row.key) };
         last
     };
     rows.iter().map(last).collect()
 }
 
-/// Every kind of row comes back as it was put, the largest numbers included.
-pub fn rows_come_back_as_they_were_put(engine: &dyn Engine) {
+/// Every kind of row is read as it was written, including the largest numbers.
+pub fn rows_are_read_as_written(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
     let big = NUMBER_MAX - 1;
     let loaded = [
@@ -167,18 +167,18 @@ pub fn rows_come_back_as_they_were_put(engine: &dyn Engine) {
     let mut expected = loaded.to_vec();
     expected.push(head(owner.epoch, 1, 1));
     expected.sort_by(|one, other| one.key.cmp(&other.key));
-    assert_eq!(load(engine, owner), expected, "load brings these and no others");
+    assert_eq!(load(engine, owner), expected, "load returns these rows and no others");
     for row in looked_up {
         assert_eq!(read(engine, owner, Read::Key(row.key.clone())), std::slice::from_ref(&row));
     }
 }
 
-/// A claim ends every earlier ownership, and a fenced commit leaves no trace.
+/// A claim ends every earlier ownership, and a fenced commit stores nothing.
 pub fn an_old_owner_is_fenced(engine: &dyn Engine) {
     let old = claim(engine, SHARD);
     commit(engine, old, 1, &[]);
     let new = claim(engine, SHARD);
-    assert!(new.epoch > old.epoch, "epochs grow");
+    assert!(new.epoch > old.epoch, "epochs increase");
     let refused = try_commit(engine, old, 2, &[Write::Put(page(0, 4))]);
     assert_eq!(refused, Err(EngineError::Fenced));
     assert_eq!(wait(engine.read(old, vec![pages(9, 999, false)])), Err(EngineError::Fenced));
@@ -187,7 +187,7 @@ pub fn an_old_owner_is_fenced(engine: &dyn Engine) {
     assert_eq!(lasts(&read(engine, new, pages(9, 999, false))), [4]);
 }
 
-/// No batch follows one that was lost, and none happens twice.
+/// A batch is rejected if its predecessor was not committed, or if it was committed already.
 pub fn a_commit_names_its_predecessor(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
     for batch in [0, 2, 3] {
@@ -203,7 +203,7 @@ pub fn a_commit_names_its_predecessor(engine: &dyn Engine) {
     commit(engine, owner, 2, &[]);
 }
 
-/// The chain goes on under the next owner where the last one left it.
+/// The next owner continues the chain of batches after the last commit of the previous owner.
 pub fn the_chain_outlives_its_owner(engine: &dyn Engine) {
     let old = claim(engine, SHARD);
     commit(engine, old, 1, &[]);
@@ -212,7 +212,7 @@ pub fn the_chain_outlives_its_owner(engine: &dyn Engine) {
     commit(engine, new, 2, &[]);
 }
 
-/// Shards do not see each other.
+/// Reads and writes of a shard do not affect other shards.
 pub fn shards_are_apart(engine: &dyn Engine) {
     let here = claim(engine, SHARD);
     let there = claim(engine, ShardId(8));
@@ -226,8 +226,8 @@ pub fn shards_are_apart(engine: &dyn Engine) {
     assert_eq!(read(engine, there, Read::Key(record_key(1))), []);
 }
 
-/// Ranges come in order, in reverse, up to a number of rows or bytes, at least one, and end where they
-/// should.
+/// Ranges are returned in order or in reverse, up to a limit of rows or bytes but at least one row,
+/// and their end is exclusive.
 pub fn ranges_are_ordered_and_bounded(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
     let other_lane = Row { key: Key::Page { topic: TOPIC, lane: Lane(1), last: 3 }, ..page(0, 3) };
@@ -260,14 +260,14 @@ pub fn ranges_are_ordered_and_bounded(engine: &dyn Engine) {
     };
     let rows = read(engine, owner, without_bodies);
     assert_eq!(lasts(&rows), [9, 300], "from is inside, to is not");
-    assert!(rows.iter().all(|row| row.body.is_empty()), "bodies were not asked for");
+    assert!(rows.iter().all(|row| row.body.is_empty()), "bodies were not requested");
     let nowhere =
         Read::Range { from: to, to: from, reverse: false, rows: all, bytes: all, bodies: true };
     assert_eq!(read(engine, owner, nowhere), []);
 }
 
-/// No answer has more rows than were asked for, however many there are, and the next read goes on behind its last
-/// row: nothing is skipped and nothing comes twice.
+/// No result has more rows than requested. A read that continues after the last row of the previous
+/// result skips no row and repeats none.
 pub fn a_long_range_is_read_in_steps(engine: &dyn Engine) {
     const COUNT: u64 = 1_000;
     let owner = claim(engine, SHARD);
@@ -287,7 +287,7 @@ pub fn a_long_range_is_read_in_steps(engine: &dyn Engine) {
     }
 }
 
-/// A range deletes its rows and nothing else.
+/// A deleted range loses its rows, and no others.
 pub fn a_range_is_deleted(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
     let note =
@@ -299,7 +299,7 @@ pub fn a_range_is_deleted(engine: &dyn Engine) {
     assert_eq!(left, [1, 0, 1, 1]);
 }
 
-/// A trim deletes pages that lie wholly inside and no others.
+/// A trim deletes only pages that are entirely inside its range.
 pub fn a_trim_spares_pages_that_reach_out(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
     let rows =
@@ -311,7 +311,7 @@ pub fn a_trim_spares_pages_that_reach_out(engine: &dyn Engine) {
     assert_eq!(lasts(&read(engine, owner, pages(9, 9999, false))), [19]);
 }
 
-/// Records go with their bucket, also after they were given another.
+/// Records are deleted with their bucket, also after they moved to another bucket.
 pub fn records_go_with_their_bucket(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
     let never = Row {
@@ -325,7 +325,7 @@ pub fn records_go_with_their_bucket(engine: &dyn Engine) {
     commit(engine, owner, 2, &[touch(3, 12), touch(4, 12), touch(9, 12)]);
     let ending = |from, rows| {
         let found = read(engine, owner, Read::Ending { from, rows });
-        assert!(found.iter().all(|row| row.body.is_empty()), "nobody asks for bodies");
+        assert!(found.iter().all(|row| row.body.is_empty()), "bodies are not read");
         found.into_iter().map(|row| row.key).collect::<Vec<Key>>()
     };
     assert_eq!(ending(0, 9).len(), 4);
@@ -340,14 +340,14 @@ pub fn records_go_with_their_bucket(engine: &dyn Engine) {
     assert_eq!(touched.columns, Columns::Record { expires: Timestamp(6), bucket: 12 });
     assert_eq!(touched.body, record(3, 0).body);
     commit(engine, owner, 4, &[Write::Put(record(2, 12)), Write::Expire { from: 11, to: 12 }]);
-    assert_eq!(left(), [0, 1, 1, 1, 0], "a record put again is in its new bucket only");
+    assert_eq!(left(), [0, 1, 1, 1, 0], "a replaced record is only in its new bucket");
     let late =
         Row { columns: Columns::Record { expires: Timestamp(13), bucket: 12 }, ..record(9, 0) };
     commit(engine, owner, 5, &[Write::Put(late), Write::Expire { from: 12, to: 13 }]);
-    assert_eq!(left(), [0, 0, 0, 0, 1], "one that is not over stays");
+    assert_eq!(left(), [0, 0, 0, 0, 1], "a record that has not expired is kept");
 }
 
-/// Heads below `clean` of the newest are not loaded, whether they are still there or not.
+/// Heads below `clean` of the newest head are not loaded, even if they are still stored.
 pub fn old_heads_are_not_loaded(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
     for batch in 1..=5 {
@@ -366,8 +366,8 @@ pub fn old_heads_are_not_loaded(engine: &dyn Engine) {
     assert_eq!(read(engine, owner, Read::Key(from)), []);
 }
 
-/// Records without an end are listed by their places, one kind at a time; one that gets an end is not,
-/// and no bucket that is dropped takes one along.
+/// Records that do not expire are listed by position, one kind at a time. A record that gets an
+/// expiry is no longer listed, and expiring a bucket deletes none of the listed records.
 pub fn records_without_an_end_are_listed(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
     let effect = |hash: u8, bucket: u64| {
@@ -410,8 +410,8 @@ pub fn records_without_an_end_are_listed(engine: &dyn Engine) {
     assert_eq!(listed(15, 6, 9), [since(9, 20), since(8, 40)]);
 }
 
-/// Within a commit a delete of a range comes after the puts, and the last word on a row counts.
-pub fn ranges_come_after_puts(engine: &dyn Engine) {
+/// Within a commit, ranges are deleted after all puts.
+pub fn range_deletes_apply_after_puts(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
     let trim = Write::Trim { topic: TOPIC, lane: LANE, from: 0, to: 5 };
     commit(engine, owner, 1, &[Write::Put(page(0, 4)), Write::Put(page(5, 9)), trim]);
@@ -419,7 +419,7 @@ pub fn ranges_come_after_puts(engine: &dyn Engine) {
     commit(engine, owner, 2, &[Write::Delete(Key::Page { topic: TOPIC, lane: LANE, last: 77 })]);
 }
 
-/// A put of a key that is there replaces it.
+/// A put replaces an existing row with the same key.
 pub fn a_put_replaces(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
     let key = Key::Garbage { id: 1 };
@@ -428,13 +428,13 @@ pub fn a_put_replaces(engine: &dyn Engine) {
     assert_eq!(read(engine, owner, Read::Key(key.clone())), [plain(key, "two")]);
 }
 
-/// Makes a test of every promise for one engine.
+/// Defines the conformance tests for one engine.
 #[macro_export]
 macro_rules! conformance {
     ($name:ident, $make:expr) => {
         mod $name {
             $crate::conformance!(@tests $make;
-                rows_come_back_as_they_were_put
+                rows_are_read_as_written
                 an_old_owner_is_fenced
                 a_commit_names_its_predecessor
                 the_chain_outlives_its_owner
@@ -446,7 +446,7 @@ macro_rules! conformance {
                 records_go_with_their_bucket
                 records_without_an_end_are_listed
                 old_heads_are_not_loaded
-                ranges_come_after_puts
+                range_deletes_apply_after_puts
                 a_put_replaces
             );
         }

@@ -1,4 +1,4 @@
-//! Who a storage is: made once, kept with the rows, gone with them.
+//! The identity of a storage. It is created once and stored with the rows.
 
 use std::collections::BTreeMap;
 
@@ -6,51 +6,53 @@ use data_encoding::HEXLOWER;
 use driftq_core::{Timestamp, TokenKeys};
 use serde::{Deserialize, Serialize};
 
-/// Epochs between two restores, as bits: with the 32 of a restore they are below 2^53, which every client can hold.
+/// Bits for the epochs between two restores. With the 32 bits of a restore generation, epochs stay
+/// below 2^53, which every JSON client can represent.
 const EPOCH_BITS: u32 = 20;
 
-/// What a storage knows of itself.
+/// The identity of a storage, with the keys of its lease tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Random: two storages are never taken for one.
+    /// Random, so that no two storages have the same.
     pub storage: String,
-    /// Grows when the storage begins again from a backup, so that no id and no token of after the backup
-    /// is taken for one of now.
+    /// The restore generation. It increases when the storage is restored from a backup, so that ids
+    /// and tokens issued after the backup are invalid in the restored storage.
     pub restore: u32,
-    /// How many shards it has. Names are found by it, so it never changes.
+    /// The number of shards. It never changes, because the shard of a name depends on it.
     #[serde(default = "one")]
     pub shards: u32,
     current_key: u8,
-    /// In hex, by number.
+    /// Token keys in hex, by number.
     keys: BTreeMap<u8, String>,
 }
 
 impl Identity {
-    /// A new one.
+    /// Creates an identity for a new storage.
     pub fn random(shards: u32) -> Identity {
         let key = HEXLOWER.encode(&random::<32>());
         let storage = HEXLOWER.encode(&random::<16>());
         Identity { storage, restore: 0, shards, current_key: 1, keys: BTreeMap::from([(1, key)]) }
     }
 
-    /// Begins again from a backup: all that is given out from now on is above what was given out before.
+    /// Starts a new restore generation, greater than all earlier ones.
     pub fn begin_again(&mut self, at: Timestamp) {
         let seconds = u32::try_from(at.0 / 1_000).unwrap_or(u32::MAX);
         self.restore = seconds.max(self.restore.saturating_add(1));
     }
 
-    /// Epochs of a storage that was restored are above all that were given out before: whoever still has one
-    /// of those has none of now.
+    /// The least epoch of this restore generation. It is greater than every epoch issued before the
+    /// restore, so earlier ownerships are fenced.
     pub fn least_epoch(&self) -> u64 {
         u64::from(self.restore) << EPOCH_BITS
     }
 
-    /// Whether it is the same storage in the same life of it.
+    /// Whether both are the same storage in the same restore generation.
     pub fn is_still(&self, other: &Identity) -> bool {
         (&self.storage, self.restore) == (&other.storage, other.restore)
     }
 
-    /// The keys that make and prove lease tokens. None if what is stored are no keys.
+    /// Returns the keys that sign and verify lease tokens, or `None` if the stored keys are
+    /// invalid.
     pub fn token_keys(&self) -> Option<TokenKeys> {
         let key = |hex: &String| -> Option<[u8; 32]> {
             HEXLOWER.decode(hex.as_bytes()).ok()?.try_into().ok()
@@ -65,13 +67,13 @@ impl Identity {
     }
 }
 
-/// What storages were made with before they knew.
+/// The number of shards of storages that were created before the field existed.
 fn one() -> u32 {
     1
 }
 
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the system has randomness");
+    getrandom::fill(&mut bytes).expect("the system provides random bytes");
     bytes
 }

@@ -1,4 +1,4 @@
-//! How rows lie in the tables of a database: columns, and the way from a row to its cells and back.
+//! The SQL layout of rows: the columns of each table, and the conversion between rows and cells.
 
 use bytes::Bytes;
 use driftq_core::row::{Columns, Hash16, Key, MarkKind, RecordKind, Row, Table};
@@ -8,24 +8,25 @@ use driftq_core::{
 
 use Column::{Hash, Number, Word};
 
-/// A table as SQL names it. Its key begins with `shard`, which is not listed; its body comes last.
+/// The SQL table of a kind of rows. Its key starts with `shard`, which is not listed here. Its last
+/// column is the body.
 pub struct Layout {
-    /// Its name.
+    /// The name of the SQL table.
     pub name: &'static str,
-    /// Its key behind the shard.
+    /// The columns of the key after `shard`.
     pub key: &'static [Column],
-    /// Between the key and the body.
+    /// The columns between the key and the body.
     pub columns: &'static [Column],
-    /// What its body is.
+    /// The encoding of the body.
     pub body: Body,
 }
 
-/// A column by name, and what is in it.
+/// The name and the type of a column.
 #[derive(Clone, Copy)]
 pub enum Column {
-    /// Not negative.
+    /// A number that is not negative.
     Number(&'static str),
-    /// A name or a word, without odd characters.
+    /// A name or a keyword, without NUL characters.
     Word(&'static str),
     /// Any text, ordered by its bytes.
     Any(&'static str),
@@ -34,7 +35,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// As SQL names it.
+    /// Returns the name in SQL.
     pub fn name(self) -> &'static str {
         match self {
             Number(name) | Word(name) | Column::Any(name) | Hash(name) => name,
@@ -42,36 +43,36 @@ impl Column {
     }
 }
 
-/// What the body of a row is.
+/// The encoding of a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// For the core alone.
+    /// A binary format of the core.
     Packed,
-    /// For people too.
+    /// JSON text.
     Json,
-    /// What somebody wrote, odd characters included.
+    /// Text of a client, which may contain NUL characters.
     RawText,
 }
 
 impl Layout {
-    /// The names of its key.
+    /// Returns the names of the key columns.
     pub fn key_names(&self) -> Vec<&'static str> {
         self.key.iter().map(|column| column.name()).collect()
     }
 
-    /// The names of its key and its columns.
+    /// Returns the names of all columns except `shard` and the body.
     pub fn names(&self) -> Vec<&'static str> {
         self.key.iter().chain(self.columns).map(|column| column.name()).collect()
     }
 
-    /// Bodies are text that people may read.
+    /// Whether bodies are text.
     #[cfg(feature = "sqlite")]
     pub fn is_text(&self) -> bool {
         self.body != Body::Packed
     }
 }
 
-/// Tables that a claim reads as a whole; heads, which come from `clean` on, are not among them.
+/// Tables that are loaded completely after a claim. Heads are loaded from `clean` on.
 pub(crate) const LOADED: [Table; 7] = [
     Table::Topic,
     Table::Group,
@@ -82,7 +83,7 @@ pub(crate) const LOADED: [Table; 7] = [
     Table::Garbage,
 ];
 
-/// How rows of a table lie.
+/// Returns the layout of a table.
 pub fn layout(table: Table) -> Layout {
     use Body::{Json, Packed, RawText};
     const LANE: Column = Number("lane");
@@ -90,7 +91,7 @@ pub fn layout(table: Table) -> Layout {
     const GENERATION: Column = Number("generation");
     const BATCH: Column = Number("batch");
     const BLOCK: Column = Number("block");
-    // A word of SQL, like `group`.
+    // Quoted, because `offset` and `group` are SQL keywords.
     const OFFSET: Column = Number("\"offset\"");
     const NAME: Column = Word("name");
     let (name, key, columns, body): (_, &[_], &[_], _) = match table {
@@ -131,18 +132,18 @@ pub fn layout(table: Table) -> Layout {
     Layout { name, key, columns, body }
 }
 
-/// One value on its way into a statement.
+/// A value that is bound to a statement.
 #[derive(PartialEq, Eq)]
 pub enum Cell<'a> {
     /// A number.
     Number(u64),
     /// A text.
     Text(&'a str),
-    /// Anything else.
+    /// Bytes.
     Bytes(&'a [u8]),
 }
 
-/// The cells of a key, without the shard.
+/// Appends the cells of a key, without the shard.
 pub fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
     use Cell::Number;
     let lane = |lane: Lane| Number(u64::from(lane.0));
@@ -180,7 +181,7 @@ pub fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
     }
 }
 
-/// The cells of a row's columns and its body.
+/// Appends the cells of a row's columns and its body.
 pub fn content_cells<'a>(row: &'a Row, is_text: bool, cells: &mut Vec<Cell<'a>>) {
     use Cell::{Number, Text};
     match &row.columns {
@@ -207,12 +208,12 @@ pub fn content_cells<'a>(row: &'a Row, is_text: bool, cells: &mut Vec<Cell<'a>>)
             Text(state),
         ]),
     }
-    // Text that is not text stays what it is: the core will say that the row is damaged.
+    // A text body that is not UTF-8 is stored as bytes. The core reports the row as damaged.
     let text = std::str::from_utf8(&row.body).ok().filter(|_| is_text);
     cells.push(text.map_or(Cell::Bytes(&row.body), Text));
 }
 
-/// The row of a selected line: key, columns, and the body where it was asked for.
+/// Converts the cells of a result row into a row. The body is empty unless `with_body` is set.
 pub(crate) fn row_of<C: Cells>(
     table: Table,
     mut cells: C,
@@ -330,7 +331,7 @@ pub(crate) fn row_of<C: Cells>(
     Ok(Row { key, columns, body })
 }
 
-/// The cells of a line, from left to right.
+/// The cells of a result row, from left to right.
 pub(crate) trait Cells {
     type Error;
 
@@ -339,7 +340,7 @@ pub(crate) trait Cells {
     fn any(&mut self) -> Result<Text, Self::Error>;
     fn hash(&mut self) -> Result<Hash16, Self::Error>;
     fn body(&mut self) -> Result<Bytes, Self::Error>;
-    /// The number that was just taken cannot be there.
+    /// Returns the error for the last number if its value is invalid.
     fn impossible(&self, number: u64) -> Self::Error;
 
     fn small(&mut self) -> Result<u32, Self::Error> {

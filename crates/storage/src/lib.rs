@@ -1,15 +1,16 @@
-//! Where the rows of a shard live.
+//! Storage engines for the rows of shards.
 //!
-//! An [`Engine`] stores rows and knows no meaning. Every engine passes [`conformance`].
+//! An [`Engine`] stores rows and does not interpret them. Every engine passes [`conformance`].
 //!
-//! # What every engine promises
+//! # Guarantees of every engine
 //!
-//! 1. A claim ends every earlier ownership: when it returns, each commit under an earlier one has
-//!    happened, and `load` sees it, or never will.
-//! 2. A commit happens wholly or not at all, and only as the successor of the last one under the
-//!    ownership that stands: batch N is refused unless the last is N − 1.
-//! 3. What was answered as done survives whatever the engine says it survives.
-//! 4. There are three answers: done, fenced, and unknown. Unknown may have happened or not.
+//! 1. A claim ends every earlier ownership. When it returns, each commit under an earlier ownership
+//!    either is visible to `load` or will never happen.
+//! 2. A commit is atomic. It succeeds only under the current ownership and only as the successor of
+//!    the last batch: batch N is rejected unless the last batch is N − 1.
+//! 3. A commit that returned success survives the failures that the engine documents.
+//! 4. A call has one of three outcomes: done, fenced or unknown. After unknown, the commit may or
+//!    may not have happened.
 
 pub mod conformance;
 mod identity;
@@ -32,47 +33,50 @@ pub use identity::Identity;
 pub use memory::Memory;
 pub use recover::{RecoverError, read_back, recover};
 
-/// An answer that may take a while.
+/// The future result of an engine call.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, EngineError>> + Send + 'a>>;
 
-/// The right to commit to a shard, until somebody else claims it.
+/// The right to commit to a shard, until the next claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ownership {
-    /// Of which shard.
+    /// The owned shard.
     pub shard: ShardId,
-    /// Its number: grows with every claim.
+    /// The number of the ownership. Every claim increases it.
     pub epoch: Epoch,
 }
 
-/// Not done.
+/// Why an engine call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
-    /// The ownership is over, or the batch is not the successor of the last. Nothing happened.
-    #[error("the ownership of the shard is over")]
+    /// The ownership has ended, or the batch is not the successor of the last. Nothing was stored.
+    #[error("the shard was claimed by another owner")]
     Fenced,
-    /// Whether it happened is not known. The caller drops its copy of the shard, claims and loads.
+    /// The outcome is unknown. The caller must drop its copy of the shard, claim it and load it
+    /// again.
     #[error("outcome unknown: {0}")]
     Unknown(String),
 }
 
 /// Durable storage for shards.
 pub trait Engine: Send + Sync {
-    /// Takes the shard over from whoever owns it, and says what time the authority has.
+    /// Claims the shard from its current owner, if any. Also returns the time of the authority
+    /// clock.
     fn claim(&self, shard: ShardId) -> Answer<'_, (Ownership, Timestamp)>;
 
-    /// Hands over the rows that are kept in memory: topics, groups, lanes, cursors, marks, owners,
-    /// garbage, and the heads from the newest one's `clean` on. In any order.
+    /// Passes the rows that a shard keeps in memory to `each`, in any order: topics, groups, lanes,
+    /// cursors, marks, owners, garbage, and the heads from `clean` of the newest head on.
     fn load<'a>(
         &'a self,
         ownership: Ownership,
         each: &'a mut (dyn FnMut(Row) + Send),
     ) -> Answer<'a, ()>;
 
-    /// Answers questions, in their order. Each answer is from some moment between call and return.
+    /// Returns the rows of each read, in the order of `reads`. Each result is a snapshot taken
+    /// between the call and its return.
     fn read(&self, ownership: Ownership, reads: Vec<Read>) -> Answer<'_, Vec<Vec<Row>>>;
 
-    /// Makes `writes` durable as batch `batch`, puts before ranges, and says what time the authority
-    /// has.
+    /// Makes `writes` durable as batch `batch`. Puts are applied before ranges. Returns the time of
+    /// the authority clock.
     fn commit(
         &self,
         ownership: Ownership,
@@ -80,23 +84,24 @@ pub trait Engine: Send + Sync {
         writes: Vec<Write>,
     ) -> Answer<'_, Timestamp>;
 
-    /// Bytes that can still be written, where that is known to have an end.
+    /// Returns the number of bytes that can still be written, or `None` if no limit is known.
     fn room(&self) -> Answer<'_, Option<u64>> {
         Box::pin(async { Ok(None) })
     }
 
-    /// What the last [`put_meta`](Engine::put_meta) stored under this name, if the engine outlives the process.
+    /// Returns the text stored by the last [`put_meta`](Engine::put_meta) under this name. Engines
+    /// that do not outlive the process return `None`.
     fn meta(&self, _name: &'static str) -> Answer<'_, Option<String>> {
         Box::pin(async { Ok(None) })
     }
 
-    /// Stores a text that belongs to no shard. Any node may; the last one counts.
+    /// Stores a text that belongs to no shard. Any node may store it; the last write wins.
     fn put_meta(&self, _name: &'static str, _text: String) -> Answer<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 }
 
-/// The wall clock: the authority on time where there is one node.
+/// Returns the wall-clock time, which is the authority clock of engines with one node.
 pub fn wall_clock() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)).min(Timestamp::MAX)

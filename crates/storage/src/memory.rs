@@ -1,4 +1,5 @@
-//! Rows in ordered maps. Survives nothing; the model the other engines are held against.
+//! The memory engine: rows in ordered maps. Data is lost on exit. It is the model for the tests of
+//! the other engines.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::ops::Bound;
@@ -15,14 +16,14 @@ use crate::{Answer, Engine, EngineError, Ownership};
 struct Rows {
     epoch: Epoch,
     last: BatchNo,
-    /// A commit is between its two halves: claims and other commits wait for its end.
+    /// Whether a commit is between its two halves. Claims and other commits fail until its end.
     is_locked: bool,
     tables: BTreeMap<Table, BTreeMap<Key, Box<Row>>>,
-    /// Records are asked for by name and never listed.
+    /// Records are read by key and never listed by a range of keys.
     records: HashMap<Key, Box<Row>>,
-    /// Records that have an end, by their buckets.
+    /// Records that expire, by bucket.
     ending: BTreeSet<(u64, RecordKind, Hash16)>,
-    /// Records without an end.
+    /// Records that do not expire.
     unending: BTreeSet<(RecordKind, Place)>,
 }
 
@@ -34,12 +35,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An empty engine whose authority on time is `authority`.
+    /// Creates an empty engine with the authority clock `authority`.
     pub fn new(authority: impl Fn() -> Timestamp + Send + Sync + 'static) -> Memory {
         Memory { shards: Arc::default(), authority: Arc::new(authority) }
     }
 
-    /// Rows of a shard in each table, for tests and tools.
+    /// Returns the number of rows of a shard in each table, for tests and tools.
     pub fn count(&self, shard: ShardId) -> BTreeMap<Table, usize> {
         let mut shards = self.lock();
         let rows = shards.entry(shard).or_default();
@@ -47,7 +48,7 @@ impl Memory {
         rows.tables.iter().map(|(table, rows)| (*table, rows.len())).chain([records]).collect()
     }
 
-    /// Records of a shard, for tests: no read lists them.
+    /// Returns all records of a shard, for tests. No [`Read`] lists them.
     pub fn records(&self, shard: ShardId) -> Vec<Row> {
         let mut shards = self.lock();
         let records = &shards.entry(shard).or_default().records;
@@ -56,14 +57,14 @@ impl Memory {
         rows
     }
 
-    /// A copy of the rows as they are now.
+    /// Returns a copy of the current rows.
     pub fn snapshot(&self) -> Memory {
         let shards = self.lock().clone();
         Memory { shards: Arc::new(Mutex::new(shards)), authority: self.authority.clone() }
     }
 
-    /// Puts the rows of a backup in the place of those that are here, as an operator does who then says that
-    /// the storage was restored: every ownership of before is over.
+    /// Replaces all rows by those of a backup and ends every ownership, like a restore followed by
+    /// `driftq mark-restored`.
     pub fn restore(&self, backup: &Memory) {
         let backup = backup.lock().clone();
         let mut shards = self.lock();
@@ -77,7 +78,7 @@ impl Memory {
         }
     }
 
-    /// Damages a stored row, for tests: a bit of its body is another, or the row is missing.
+    /// Damages a stored row, for tests: deletes it, or flips a bit of its body.
     pub fn damage(&self, shard: ShardId, key: &Key, is_missing: bool) {
         let mut shards = self.lock();
         let Some(rows) = shards.entry(shard).or_default().tables.get_mut(&key.table()) else {
@@ -93,22 +94,20 @@ impl Memory {
         }
     }
 
-    /// Keys of a shard, but for those of records, for tests and tools.
+    /// Returns all keys of a shard except those of records, for tests and tools.
     pub fn keys(&self, shard: ShardId) -> Vec<Key> {
         let mut shards = self.lock();
         let rows = shards.entry(shard).or_default();
         rows.tables.values().flat_map(|rows| rows.keys().cloned()).collect()
     }
 
-    /// The first half of a commit, as a database does it: whose the shard is, and that nobody claims it until
-    /// the end. Where somebody else is between the halves, nothing happens, as after a wait for a lock that was
-    /// too long.
+    /// Begins a commit as a database does: checks the owner, and blocks claims until the end.
+    /// Fails while another commit of the shard is between its two halves, like a lock timeout.
     pub fn begin(&self, ownership: Ownership) -> Result<(), EngineError> {
         self.owned(ownership, Rows::begin)?
     }
 
-    /// The second half, of one that has begun: what was written becomes durable, or, without it, nothing
-    /// happens.
+    /// Ends a commit that has begun: makes `written` durable, or does nothing if it is `None`.
     pub fn end(
         &self,
         ownership: Ownership,
@@ -121,7 +120,7 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ShardId, Rows>> {
-        // A poisoned lock holds whole rows: nothing in here panics half way through a commit.
+        // The rows of a poisoned lock are consistent, because no commit can panic halfway.
         self.shards.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -177,7 +176,7 @@ impl Engine for Memory {
     }
 }
 
-/// Tables that are read as a whole at recovery.
+/// Tables that are loaded completely at recovery, except heads before `clean`.
 const LOADED: [Table; 8] = [
     Table::Head,
     Table::Topic,
@@ -218,7 +217,7 @@ impl Rows {
     }
 
     fn range(&self, from: &Key, to: &Key) -> btree_map::Range<'_, Key, Box<Row>> {
-        debug_assert_ne!(from.table(), Table::Record, "records are not listed");
+        debug_assert_ne!(from.table(), Table::Record, "records have no ranges");
         let bounds = (Bound::Included(from), Bound::Excluded(to.max(from)));
         self.table(from.table()).range(bounds)
     }
@@ -260,7 +259,7 @@ impl Rows {
 
     fn unless_locked(&self) -> Result<(), EngineError> {
         if self.is_locked {
-            Err(EngineError::Unknown("a commit is under way".to_owned()))
+            Err(EngineError::Unknown("another commit is in progress".to_owned()))
         } else {
             Ok(())
         }
@@ -346,13 +345,13 @@ impl Rows {
     }
 }
 
-/// Where a record without an end is listed.
+/// Returns the position of a record among those that do not expire, or `None` if it expires.
 fn unending(row: &Row) -> Option<(RecordKind, Place)> {
     let Key::Record { kind, .. } = row.key else { return None };
     Place::of(row).map(|place| (kind, place))
 }
 
-/// Where one with an end is.
+/// Returns the position of a record among those that expire.
 fn ending(row: &Row) -> Option<(u64, RecordKind, Hash16)> {
     match (&row.key, &row.columns) {
         (Key::Record { kind, hash }, Columns::Record { bucket, .. }) => {

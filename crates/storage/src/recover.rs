@@ -1,21 +1,21 @@
-//! From an engine back to a shard: the one loop around [`Recovery`] that every node runs.
+//! Recovery of a shard from an engine: the loop around [`Recovery`] that every node runs.
 
 use driftq_core::{Damaged, Recovered, Recovery, ShardConfig, Timestamp};
 
 use crate::{Engine, EngineError, Ownership};
 
-/// A shard cannot be served.
+/// Why a shard cannot be recovered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecoverError {
-    /// The engine did not answer. Claim again.
+    /// The engine call failed. The caller may claim the shard again.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A row is not what was written. Claiming again does not help.
+    /// A row is damaged. Claiming the shard again does not help.
     #[error(transparent)]
     Damaged(#[from] Damaged),
 }
 
-/// Takes a shard over and reads it back. The time is what the authority said at the claim.
+/// Claims and recovers a shard. Also returns the time of the authority clock at the claim.
 pub async fn recover(
     engine: &dyn Engine,
     config: ShardConfig,
@@ -25,7 +25,7 @@ pub async fn recover(
     Ok((ownership, now, recovered))
 }
 
-/// Reads a shard back under an ownership that is already there.
+/// Recovers a shard under an existing ownership.
 pub async fn read_back(
     engine: &dyn Engine,
     ownership: Ownership,

@@ -1,4 +1,4 @@
-//! The fields of each error code, beside those that every error has.
+//! The fields of each error code, in addition to those that every error has.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -27,22 +27,22 @@ pub struct InvalidArgument {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Unauthenticated {}
 
-/// The request comes from a web page or for a host that the server does not allow.
+/// The server does not allow requests from this web origin or for this host name.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct PermissionDenied {}
 
-/// Something that the request names does not exist.
+/// An object that the request names does not exist.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct NotFound {
     /// What does not exist.
     pub kind: MissingKind,
 }
 
-/// The path has other methods.
+/// The path does not support this method.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct MethodNotAllowed {}
 
-/// The body took too long.
+/// The request body was not received in time.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct RequestTimeout {
     /// Always `none`.
@@ -52,10 +52,10 @@ pub struct RequestTimeout {
 /// The state of the system does not allow the request.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct FailedPrecondition {
-    /// How many messages match, where that number was to be confirmed.
+    /// The number of matching messages, if the request must confirm it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matched: Option<u64>,
-    /// The state that does not allow it.
+    /// The state that does not allow the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<PreconditionState>,
     /// Keys of effects that are not finished.
@@ -68,13 +68,13 @@ pub struct FailedPrecondition {
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum PreconditionState {
-    /// Of an effect that is to be resolved.
+    /// The state of an effect to resolve.
     Effect(EffectState),
-    /// Of a message that is to be redriven.
+    /// The state of a message to redrive.
     Redrive(RedriveState),
 }
 
-/// The lease of the token is over.
+/// The lease of the token has ended.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct StaleLease {
     /// The state of the message.
@@ -97,14 +97,14 @@ pub struct StaleFence {
     pub current_fence: u64,
 }
 
-/// Another thing has this name.
+/// An object with this name already exists and differs.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct AlreadyExists {
-    /// What exists.
+    /// The existing object.
     pub current: Box<Existing>,
 }
 
-/// What a request would have created or set.
+/// An existing object that a request would have created or set.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Existing {
@@ -114,28 +114,28 @@ pub enum Existing {
     Pointer(Pointer),
 }
 
-/// Another worker executes the effect.
+/// Another worker is executing the effect.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct InProgress {
     /// Always `IN_PROGRESS`.
     pub decision: BeginDecision,
-    /// When to try again.
+    /// How long to wait before a retry.
     pub retry_after_ms: u64,
     /// The fence of the execution.
     pub fence: u64,
-    /// The worker.
+    /// The worker that executes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
 }
 
-/// The outcome of the effect is unknown and has to be resolved by a person.
+/// The outcome of the effect is unknown and must be resolved by a person.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct InDoubt {
     /// Always `IN_DOUBT`.
     pub decision: BeginDecision,
     /// Always `park`.
     pub action: DoubtAction,
-    /// When to try again.
+    /// How long to wait before a retry.
     pub retry_after_ms: u64,
     /// The execution whose outcome is unknown.
     pub doubt: Doubt,
@@ -153,19 +153,19 @@ pub struct TooLarge {
     pub size: Option<u64>,
 }
 
-/// The same key, token or fence was used with other content.
+/// The same key, token or fence was used before with different content.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Conflict {
-    /// What differs.
+    /// The part that differs.
     pub field: ConflictField,
 }
 
 /// A limit is reached for now.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct ResourceExhausted {
-    /// Which limit.
+    /// The limit that is reached.
     pub reason: ExhaustedReason,
-    /// When to try again.
+    /// How long to wait before a retry.
     pub retry_after_ms: u64,
     /// The group whose backlog fills the partition.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,6 +188,6 @@ pub struct Internal {
 pub struct Unavailable {
     /// Whether the request may have changed something.
     pub outcome: Outcome,
-    /// When to try again.
+    /// How long to wait before a retry.
     pub retry_after_ms: u64,
 }

@@ -1,14 +1,14 @@
-//! What an operator asks for and is shown.
+//! Requests and replies of operators.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Name, Retry};
 
-/// Where the cursors of a group go.
+/// Where the cursors of a group start or are moved to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
-    /// The first message that is kept.
+    /// The first retained message.
     Earliest,
     /// Behind the last message.
     Latest,
@@ -16,22 +16,22 @@ pub enum Start {
     Time(u64),
 }
 
-/// Settings of a topic, as far as promises depend on them.
+/// The settings of a topic that invariants depend on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Of which topic.
+    /// The topic.
     pub topic: Name,
-    /// The retry policy of messages without their own.
+    /// The retry policy of messages that do not set one.
     pub retry: Retry,
-    /// Leases at a time per group and partition.
+    /// Maximum number of leases per group and partition.
     pub max_in_flight: u32,
-    /// Leased and waiting messages at a time per group and partition.
+    /// Maximum number of leased and waiting messages per group and partition.
     pub max_open: u32,
     /// How long dead letters are kept; `None` = until they are deleted.
     pub dlq_retention_ms: Option<u64>,
     /// How long a group without consumers is kept; `None` = until it is deleted.
     pub group_idle_ms: Option<u64>,
-    /// All settings, as they are shown to a reader.
+    /// All settings, as text that a reader is shown.
     pub text: Name,
 }
 
@@ -40,34 +40,34 @@ pub struct Settings {
 pub struct Pointer {
     /// Its name within the topic.
     pub name: Name,
-    /// Where it leads.
+    /// The location it points to.
     pub location: Name,
-    /// Also if another message has set it otherwise.
+    /// Whether to replace a pointer that another message set to another location.
     pub replace: bool,
 }
 
-/// Where a message is in a group, as an operator is shown it.
+/// The state of a message in a group, as shown to an operator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Shown {
+pub struct MessageStatus {
     /// The message's id.
     pub id: Name,
-    /// Its place in the partition that was asked about.
+    /// Its offset in the inspected partition.
     pub offset: u64,
     /// The group.
     pub group: Name,
-    /// Where it is there.
-    pub state: ShownState,
-    /// Deliveries that counted, while it is leased or waiting.
+    /// Its state in the group.
+    pub state: MessageStatusKind,
+    /// Counted deliveries, while the message is leased or waiting.
     pub attempts: u32,
 }
 
-/// Where a message is in a group, in one word.
+/// The state of a message in a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ShownState {
+pub enum MessageStatusKind {
     /// Not delivered yet.
     Ready,
-    /// With a consumer.
+    /// Leased by a consumer.
     Leased,
     /// Waiting for a retry.
     Waiting,
@@ -75,6 +75,6 @@ pub enum ShownState {
     Settled,
     /// A dead letter.
     Dead,
-    /// No longer kept.
+    /// Trimmed.
     Trimmed,
 }

@@ -1,13 +1,14 @@
-//! When the key of a message was accepted as new: an outcome from before is another message's.
+//! Tracks when the key of a message was accepted as new. An outcome from before that time belongs
+//! to another message.
 
 use crate::ids::{EntryId, FastMap, LabelId, NameId, PositionId};
 use crate::timeline::{Step, Timeline};
 
-/// When messages that took their keys were stored, by the batches so far.
+/// When messages with a new key were stored, in the batches so far.
 #[derive(Default)]
 pub(super) struct Accepted {
     labels: FastMap<PositionId, LabelId>,
-    /// Dead letters, and what they were brought back as, are accepted when the message was.
+    /// Dead letters and their redriven copies have the time of the original message.
     times: FastMap<LabelId, (NameId, u64)>,
 }
 
@@ -29,7 +30,7 @@ impl Accepted {
         }
     }
 
-    /// When this key was, if it is the one of the message that an entry is of.
+    /// When `key` was accepted, if it is the key of the message of `entry`.
     pub(super) fn at(&self, timeline: &Timeline<'_>, entry: EntryId, key: NameId) -> Option<u64> {
         let (of, at) = self.of(timeline, entry)?;
         (*of == key).then_some(*at)

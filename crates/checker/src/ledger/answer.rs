@@ -1,4 +1,4 @@
-//! Answers of the ledger, against what was recorded when they were decided.
+//! Checks replies of the ledger against the records at the time of the decision.
 
 use crate::history::{Begin, Decision, Finish, Lease, OnDoubt, Progress, Right, Status};
 use crate::ids::{CallId, EffectId};
@@ -10,11 +10,12 @@ use crate::timeline::{Ask, Outcome};
 
 use super::{Judge, Known, effect_of};
 
-/// What an effect was like at some point of the batch: nothing, or nothing any more, is none.
+/// The states of an effect in the batch. `None` means that no record exists, or that it has
+/// expired.
 type States<'a> = Vec<Option<Known<'a>>>;
 
 impl<'a> Judge<'_, 'a> {
-    /// Judges the answer to a call that this batch decided, if its caller got one.
+    /// Checks the reply to a call that this batch decided, if its caller received one.
     pub(super) fn decided(&mut self, id: CallId) {
         let call = &self.timeline.calls[id];
         if let (Ask::Commit(commit), Outcome::Committed { repeated: false, .. }) =
@@ -23,14 +24,15 @@ impl<'a> Judge<'_, 'a> {
             for (effect, finish) in &self.timeline.commits[commit].finishes {
                 let Finish { right, status, outcome } = finish;
                 if !is_finished(right, *status, outcome, &self.states(*effect)) {
-                    let detail = format_args!("is not {status:?}, as its commit says");
+                    let detail =
+                        format_args!("is not {status:?}, although its commit was answered as done");
                     self.breaks(AtomicCommit, *effect, detail);
                 }
             }
         }
         let Some(effect) = effect_of(call.ask) else { return };
         if !self.decided.insert(id) {
-            self.breaks(DurableReplies, effect, format_args!("has a call decided twice"));
+            self.breaks(DurableReplies, effect, format_args!("had a call decided twice"));
             return;
         }
         let states = self.states(effect);
@@ -43,18 +45,18 @@ impl<'a> Judge<'_, 'a> {
                     self.shown_another(effect, shown);
                     return;
                 }
-                self.conflicts_told(effect, begin, &states);
+                self.check_conflict(effect, begin, &states);
                 match decision {
                     Decision::Execute | Decision::Probe => {
-                        self.told_to_execute(effect, begin, decision, right, &states);
+                        self.check_execute(effect, begin, decision, right, &states);
                     }
                     Decision::Replay(status) => {
-                        self.told_the_outcome(effect, status, right, outcome, &states);
+                        self.check_replay(effect, status, right, outcome, &states);
                         self.keeps_the_outcome(effect, begin, &states);
                     }
                     Decision::Retryable => {
                         let status = Status::FailedRetryable;
-                        self.told_the_outcome(effect, status, right, outcome, &states);
+                        self.check_replay(effect, status, right, outcome, &states);
                     }
                 }
             }
@@ -77,7 +79,7 @@ impl<'a> Judge<'_, 'a> {
                     self.breaks(
                         StaleFinishIsRejected,
                         effect,
-                        format_args!("is said to be resolved and is not"),
+                        format_args!("was answered as resolved, but it is not"),
                     );
                 }
             }
@@ -85,7 +87,7 @@ impl<'a> Judge<'_, 'a> {
         }
     }
 
-    /// Everything the effect was in this batch; what is over is nothing.
+    /// Returns every state of the effect in this batch. An expired record counts as `None`.
     fn states(&self, effect: EffectId) -> States<'a> {
         let mut states = self.earlier.get(&effect).cloned().unwrap_or_default();
         states.push(self.effects[effect]);
@@ -97,19 +99,21 @@ impl<'a> Judge<'_, 'a> {
         let tenant = |effect| self.timeline.places.effects.key(effect).0;
         let invariant = if tenant(effect) == tenant(shown) { ExactReplay } else { TenantIsolation };
         let other = self.timeline.places.effect_text(shown).to_string();
-        self.breaks(invariant, effect, format_args!("is asked for, the answer is of {other}"));
+        self.breaks(invariant, effect, format_args!("was begun, but the reply is about {other}"));
     }
 
-    /// Nothing but a conflict is told to whoever asks for something else.
-    fn conflicts_told(&mut self, effect: EffectId, begin: &Begin, states: &States<'a>) {
+    /// Checks that a begin with a different request is answered only with a conflict.
+    fn check_conflict(&mut self, effect: EffectId, begin: &Begin, states: &States<'a>) {
         if !states.is_empty() && states.iter().all(|known| is_conflict(begin, *known)) {
             let request = &begin.request;
-            let detail = format_args!("is begun for {request:?} and was begun for something else");
+            let detail = format_args!(
+                "was begun with request {request:?} without a conflict, but its recorded request differs"
+            );
             self.breaks(RequestMismatch, effect, detail);
         }
     }
 
-    fn told_to_execute(
+    fn check_execute(
         &mut self,
         effect: EffectId,
         begin: &Begin,
@@ -122,26 +126,32 @@ impl<'a> Judge<'_, 'a> {
             known.record.right == *right && known.record.progress == Progress::InProgress
         });
         let Some(granted) = granted else {
-            // Whoever was given a right that is not on record executes what is over, or unknown.
+            // A right without a record executes an effect that has ended or is unknown.
             let is_over = states.iter().flatten().any(|known| known.replayed().is_some());
             let invariant = if is_over { ExactReplay } else { OneExecutor };
-            self.breaks(invariant, effect, format_args!("is told under fence {fence}, not given"));
+            self.breaks(
+                invariant,
+                effect,
+                format_args!("was answered with fence {fence}, which was not granted"),
+            );
             return;
         };
         let record = granted.record;
         if begin.nonce != record.nonce || begin.lease != record.under {
             let detail =
-                format_args!("is told under fence {fence} to somebody else than its holder");
+                format_args!("was answered with fence {fence} to a caller that does not hold it");
             self.breaks(OneExecutor, effect, detail);
         }
         let is_to_probe = granted.is_after_doubt && record.on_doubt == OnDoubt::Probe;
         if is_to_probe != (decision == Decision::Probe) {
-            let detail = format_args!("is told under fence {fence} as {decision:?}");
+            let detail = format_args!(
+                "was answered with decision {decision:?} under fence {fence}, which does not fit its policy"
+            );
             self.breaks(OneExecutor, effect, detail);
         }
     }
 
-    fn told_the_outcome(
+    fn check_replay(
         &mut self,
         effect: EffectId,
         status: Status,
@@ -162,11 +172,14 @@ impl<'a> Judge<'_, 'a> {
         let is_late =
             last.is_some_and(|known| known.is_over(now) || known.record.right.life > right.life);
         let invariant = if is_late { RecordExpiry } else { ExactReplay };
-        let detail = format_args!("is told as {status:?} {outcome:?} at {now}, which it is not");
+        let detail = format_args!(
+            "was answered with outcome {status:?} {outcome:?} at {now}, which is not recorded"
+        );
         self.breaks(invariant, effect, detail);
     }
 
-    /// Whoever is told an outcome under a delivery may be delivered the message again and ask again.
+    /// Checks that the outcome is kept while the message is open: the message may be delivered
+    /// again, and its worker then calls begin again.
     fn keeps_the_outcome(&mut self, effect: EffectId, begin: &Begin, states: &States<'a>) {
         let Some(lease) = &begin.lease else { return };
         let is_same = |under: &Lease| *lease == Lease { attempt: lease.attempt, ..under.clone() };
@@ -175,7 +188,9 @@ impl<'a> Judge<'_, 'a> {
             holders.into_iter().flatten().any(|(_, under)| is_same(under))
         };
         if !states.iter().flatten().any(is_kept) {
-            let detail = format_args!("is told to a message, and not kept while that is open");
+            let detail = format_args!(
+                "was replayed to a message, but its outcome is not kept while that message is open"
+            );
             self.breaks(RecordExpiry, effect, detail);
         }
     }
@@ -194,7 +209,7 @@ impl<'a> Judge<'_, 'a> {
         };
         if states.iter().any(is_so) {
             if matches!(code, "IN_PROGRESS" | "IN_DOUBT") {
-                self.conflicts_told(effect, begin, states);
+                self.check_conflict(effect, begin, states);
             }
             return;
         }
@@ -207,11 +222,12 @@ impl<'a> Judge<'_, 'a> {
         self.breaks(
             invariant,
             effect,
-            format_args!("is refused as {code} at {now}, which it is not"),
+            format_args!("was rejected with {code} at {now}, which does not match its record"),
         );
     }
 
-    /// Which promise it breaks to be told of a holder, or of doubt, where there is none.
+    /// Returns the invariant that is broken if a begin is rejected because of a holder or doubt
+    /// that does not exist.
     fn broken_by_refusal(&self, effect: EffectId) -> Invariant {
         match self.effects[effect] {
             Some(known) if known.is_over(self.now) => RecordExpiry,
@@ -238,7 +254,9 @@ impl<'a> Judge<'_, 'a> {
             StaleFinishIsRejected
         };
         let fence = right.fence;
-        let detail = format_args!("is said to be {status:?} by fence {fence} and is not");
+        let detail = format_args!(
+            "was answered as finished with {status:?} by fence {fence}, but that is not recorded"
+        );
         self.breaks(invariant, effect, detail);
     }
 
@@ -246,7 +264,7 @@ impl<'a> Judge<'_, 'a> {
         let is_mine = |known: &Known<'_>| known.record.right == *right && !known.record.resolved;
         let mine = states.iter().flatten().filter(|known| is_mine(known)).count();
         let fence = right.fence;
-        let detail = format_args!("refuses its latest fence {fence} as {code}");
+        let detail = format_args!("rejected a finish with its latest fence {fence}: {code}");
         match code {
             "STALE_FENCE" if mine == states.len() => {
                 self.breaks(StaleFinishIsRejected, effect, detail)
@@ -263,7 +281,7 @@ impl<'a> Judge<'_, 'a> {
     }
 }
 
-/// The effect ended so, by the word of that right.
+/// Whether the effect ended with this outcome under this right.
 fn is_finished(right: &Right, status: Status, outcome: &str, states: &States<'_>) -> bool {
     let progress = match status {
         Status::Unknown => Progress::InDoubt,

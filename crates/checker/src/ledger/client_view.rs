@@ -1,7 +1,7 @@
-//! What clients were told, by itself: whether or not commits are seen.
+//! Checks replies that clients received, with or without commits in the history.
 //!
-//! A right is known to be out from the moment at which its holder, or anybody, was told of it; before
-//! that it may have been.
+//! A right is known to be granted once any client received it. Before that, it may have been
+//! granted.
 
 use crate::history::{Begin, Decision, Finish, Right, Status};
 use crate::ids::{CallId, Column, EffectId, FastMap};
@@ -9,7 +9,7 @@ use crate::invariant::Invariant::{self, ExactReplay, OneExecutor, StaleFinishIsR
 use crate::report::Findings;
 use crate::timeline::{Ask, Outcome, Seen, Timeline};
 
-/// Judges every answer against those before it.
+/// Checks every reply against the earlier ones.
 pub(super) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut judge = Judge {
         timeline,
@@ -34,18 +34,18 @@ struct Judge<'s, 'a> {
     timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     lives: FastMap<(EffectId, u64), Life<'a>>,
-    /// Who was given each right.
+    /// The begin that received each right.
     holders: FastMap<(EffectId, u64, u64), &'a Begin>,
-    /// The outcome of the effect was known to somebody before this call was sent.
+    /// Whether a client knew the outcome of the effect before this call was sent.
     over_when_asked: Column<CallId, bool>,
 }
 
-/// What is known of one life of an effect.
+/// One life of an effect, as clients know it.
 #[derive(Clone, Copy, Default)]
 struct Life<'a> {
-    /// The latest fence anybody was told.
+    /// The latest fence that a client received.
     fence: u64,
-    /// Its outcome, once somebody was told.
+    /// Its outcome, once a client received it.
     outcome: Option<(Status, &'a str)>,
 }
 
@@ -78,7 +78,9 @@ impl<'a> Judge<'_, 'a> {
     fn done_by(&mut self, seq: u64, effect: EffectId, right: &Right) {
         let (fence, latest) = (right.fence, self.life(effect, right).fence);
         if latest > fence {
-            let detail = format_args!("does as fence {fence} says, though {latest} was out");
+            let detail = format_args!(
+                "accepted a call with fence {fence}, although fence {latest} was granted before"
+            );
             self.breaks(StaleFinishIsRejected, seq, effect, detail);
         }
     }
@@ -124,7 +126,7 @@ impl<'a> Judge<'_, 'a> {
                 ExactReplay,
                 seq,
                 effect,
-                format_args!("is given out as fence {fence}, and is over"),
+                format_args!("was granted as fence {fence}, although its outcome was known"),
             );
         }
         let holder = *self.holders.entry((effect, right.life, fence)).or_insert(begin);
@@ -135,7 +137,7 @@ impl<'a> Judge<'_, 'a> {
                 OneExecutor,
                 seq,
                 effect,
-                format_args!("is given out as fence {fence} twice"),
+                format_args!("was granted as fence {fence} twice"),
             );
         }
     }
@@ -150,7 +152,8 @@ impl<'a> Judge<'_, 'a> {
     ) {
         let known = *self.life(effect, right).outcome.get_or_insert((status, outcome));
         if known != (status, outcome) {
-            let detail = format_args!("is {status:?} {outcome:?}, and was {known:?}");
+            let detail =
+                format_args!("has outcome {status:?} {outcome:?}, but earlier it had {known:?}");
             self.breaks(ExactReplay, seq, effect, detail);
         }
     }

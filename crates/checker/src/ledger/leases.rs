@@ -1,4 +1,4 @@
-//! Which deliveries are out, and which messages are open, as far as effects need to know.
+//! Tracks which deliveries are leased and which messages are open, as far as effects depend on it.
 
 use crate::history::How;
 use crate::ids::{Column, CursorId, EntryId};
@@ -7,13 +7,13 @@ use crate::timeline::{Step, Timeline};
 pub(super) struct Leases<'s, 'a> {
     timeline: &'s Timeline<'a>,
     entries: Column<EntryId, Entry>,
-    /// The generation of each cursor, while topic and group are there.
+    /// The generation of each cursor, while the topic and group exist.
     cursors: Column<CursorId, Option<u64>>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Entry {
-    /// The attempt that is out; 0 = none.
+    /// The leased attempt; 0 = none.
     leased: u32,
     is_open: bool,
 }
@@ -59,17 +59,17 @@ impl<'s, 'a> Leases<'s, 'a> {
         self.cursors[places.cursor_of(entry)] == Some(places.generation_of(entry))
     }
 
-    /// The cursor was moved, or topic or group is gone.
+    /// Whether the cursor was moved, or the topic or group was deleted.
     pub(super) fn is_left(&self, entry: EntryId) -> bool {
         !self.is_current(entry)
     }
 
-    /// The attempt has its delivery.
+    /// Whether the attempt holds its lease.
     pub(super) fn is_out(&self, entry: EntryId, attempt: u32) -> bool {
         self.entries[entry].leased == attempt && self.is_current(entry)
     }
 
-    /// The message is neither acked nor dead, nor has its group lost sight of it.
+    /// Whether the message is neither settled nor dropped by its group.
     pub(super) fn is_open(&self, entry: EntryId) -> bool {
         self.entries[entry].is_open && self.is_current(entry)
     }

@@ -1,10 +1,12 @@
-//! The effect ledger: I37 to I40, and of I34, I43, I45 and I55 what is about effects.
+//! Checks the effect ledger: `OneExecutor`, `StaleFinishIsRejected`, `ExactReplay` and
+//! `RequestMismatch`, and the parts of `DurableReplies`, `RecordExpiry`, `TenantIsolation` and
+//! `AtomicCommit` that concern effects.
 //!
-//! 1. `told` judges what clients were told by itself, whether or not commits are seen.
-//! 2. Where they are, `record` judges every change of an effect as it was committed, on the authority
-//!    clock, and `answer` every answer against what was recorded when it was decided.
-//! 3. The order of commands inside a batch is not known: an answer is right if any state that the effect
-//!    had in its batch makes it right.
+//! 1. `client_view` checks the replies that clients received, with or without commits.
+//! 2. With commits, `record` checks every committed change of an effect, on the authority clock,
+//!    and `answer` checks every reply against the records at the time of the decision.
+//! 3. The order of commands inside a batch is unknown: a reply is right if any state that the
+//!    effect had in its batch makes it right.
 
 mod accepted;
 mod answer;
@@ -24,7 +26,7 @@ use crate::timeline::{Ask, Batch, Seen, Step, Timeline};
 use accepted::Accepted;
 use leases::Leases;
 
-/// Judges everything about effects.
+/// Checks everything that concerns effects.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     client_view::judge(timeline, findings);
     if !timeline.has_facts() {
@@ -43,7 +45,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
             Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
         }
     }
-    // Without a quiet period it is unknown whether the expiry should have begun.
+    // Without a quiet period it is unknown whether the retention should have started.
     if let (Some(ended), Some(over)) = (timeline.ended, over_since_healing) {
         judge.all_will_end(ended, &over);
     }
@@ -55,34 +57,35 @@ struct Judge<'s, 'a> {
     leases: Leases<'s, 'a>,
     accepted: Accepted,
     effects: Column<EffectId, Option<Known<'a>>>,
-    /// Effects begun under a message; some have gone on to another since.
+    /// Effects begun under each message. Some have been begun under another message since.
     begun: FastMap<EntryId, Vec<EffectId>>,
     /// Requests that effects were begun with.
     begins: FastSet<(EffectId, Option<&'a str>)>,
     finishes: FastSet<(EffectId, u64, u64, Status, &'a str)>,
     resolves: FastSet<(EffectId, u64, Status, &'a str)>,
     decided: FastSet<CallId>,
-    /// The batch being walked.
+    /// The current batch.
     seq: u64,
     now: u64,
-    /// What effects were like earlier in this batch, or before it.
+    /// The states of effects before this batch and earlier in it.
     earlier: FastMap<EffectId, Vec<Option<Known<'a>>>>,
-    /// Effects whose holder must have lost its delivery when the batch ends.
+    /// Effects in doubt: when the batch ends, their holder must have lost its delivery.
     doubted: Vec<(EffectId, EntryId, u32)>,
-    /// Messages each life of an effect was begun under.
+    /// The messages that each life of an effect was begun under.
     holders: FastMap<(EffectId, u64), Vec<(EntryId, &'a Lease)>>,
-    /// Effects whose messages must be over when the batch ends, for their time begins.
+    /// Effects whose retention starts in this batch: when the batch ends, their messages must be
+    /// closed.
     let_go: Vec<(EffectId, EntryId)>,
 }
 
-/// What is recorded of an effect.
+/// The record of an effect.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     record: &'a Record,
     under: Option<EntryId>,
-    /// The latest right was given while the one before it was in doubt.
+    /// The latest right was granted while the one before it was in doubt.
     is_after_doubt: bool,
-    /// Since when it is as far as it is.
+    /// Since when right and progress are unchanged.
     since: u64,
 }
 
@@ -91,12 +94,12 @@ impl Known<'_> {
         self.record.kept_until.is_some_and(|until| until <= now)
     }
 
-    /// Nothing but its keeping has changed.
+    /// Whether right and progress are unchanged: only the retention may differ.
     fn is_as_far_as(&self, record: &Record) -> bool {
         self.record.right == record.right && self.record.progress == record.progress
     }
 
-    /// What it says of itself, if it is one of those that are replayed.
+    /// Returns its status, if the outcome is one that is replayed.
     fn replayed(&self) -> Option<Status> {
         match self.record.progress {
             Progress::Known(status) if status.is_final() => Some(status),
@@ -163,7 +166,7 @@ impl<'s, 'a> Judge<'s, 'a> {
         }
     }
 
-    /// An answer of the ledger rests on a commit, whatever it says.
+    /// Checks that a reply of the ledger is committed, whatever it contains.
     fn answered(&mut self, id: CallId) {
         let call = &self.timeline.calls[id];
         let Some(effect) = effect_of(call.ask) else { return };
@@ -173,7 +176,7 @@ impl<'s, 'a> Judge<'s, 'a> {
             self.breaks(
                 DurableReplies,
                 effect,
-                format_args!("is told of before anything is committed"),
+                format_args!("was the subject of a reply before anything was committed"),
             );
         }
     }
@@ -209,20 +212,21 @@ impl<'s, 'a> Judge<'s, 'a> {
         }
     }
 
-    /// No message that a life of an effect was begun under is open.
+    /// Whether no message that a life of an effect was begun under is open.
     fn has_no_message(&self, effect: EffectId, life: u64) -> bool {
         let holders = self.holders.get(&(effect, life)).into_iter().flatten();
         holders.into_iter().all(|(entry, _)| !self.leases.is_open(*entry))
     }
 
-    /// Its outcome was known before a key was accepted as new, and its messages are over.
+    /// Whether its outcome was known before a key was accepted as new, and its messages are closed.
     fn is_of_earlier_life(&self, effect: EffectId, known: Known<'_>, accepted: u64) -> bool {
         matches!(known.record.progress, Progress::Known(_))
             && known.since < accepted
             && self.has_no_message(effect, known.record.right.life)
     }
 
-    /// Effects with a known outcome whose messages are all over, and whose time has not begun.
+    /// Effects with a known outcome whose messages are all closed, but whose retention has not
+    /// started.
     fn unending(&self) -> Vec<(EffectId, &'a Record)> {
         let effects = self.timeline.places.effects.ids();
         let known = effects.filter_map(|effect| Some((effect, self.effects[effect]?.record)));
@@ -238,7 +242,8 @@ impl<'s, 'a> Judge<'s, 'a> {
         self.unending().into_iter().map(|(effect, record)| (effect, record.right.life)).collect()
     }
 
-    /// Every outcome is forgotten some day: its time begins soon after its last message is over.
+    /// Checks that every outcome expires eventually: its retention starts soon after its last
+    /// message is closed.
     fn all_will_end(&mut self, ended: u64, over_since_healing: &FastSet<(EffectId, u64)>) {
         self.seq = ended;
         for (effect, record) in self.unending() {
@@ -248,33 +253,33 @@ impl<'s, 'a> Judge<'s, 'a> {
                 let all = holders.len();
                 let left = holders.iter().filter(|(entry, _)| self.leases.is_left(*entry)).count();
                 let detail = format_args!(
-                    "is known, its {all} messages are over ({left} left by their group), and its time never begins"
+                    "has a known outcome and its {all} messages are closed ({left} because their generation ended), but its retention never started"
                 );
                 self.breaks(RecordExpiry, effect, detail);
             }
         }
     }
 
-    /// A message is done: every effect that was begun under it has a known outcome.
+    /// Checks that every effect begun under an acked message has a known outcome.
     fn acked(&mut self, entry: EntryId) {
         for effect in self.begun.remove(&entry).unwrap_or_default() {
             let Some(known) = self.effects[effect] else { continue };
             if !matches!(known.record.progress, Progress::Known(_)) {
                 let text = self.timeline.places.entry_text(entry);
-                let detail = format_args!("has no known outcome, and {text} is acked");
+                let detail = format_args!("has no known outcome, but {text} was acked");
                 self.breaks(OneExecutor, effect, detail);
             }
         }
     }
 
-    /// Puts a violation on record, said of an effect.
+    /// Records a violation that concerns an effect.
     fn breaks(&mut self, invariant: Invariant, effect: EffectId, detail: fmt::Arguments<'_>) {
         let text = self.timeline.places.effect_text(effect);
         self.findings.add(invariant, self.seq, format_args!("{text} {detail}"));
     }
 }
 
-/// The effect that a call is about.
+/// Returns the effect that a call is about.
 fn effect_of(ask: Ask<'_>) -> Option<EffectId> {
     match ask {
         Ask::Begin { effect, .. }

@@ -1,4 +1,4 @@
-//! Effects as they are recorded, one change after the other.
+//! Checks each committed change of an effect.
 
 use crate::history::{OnDoubt, Progress, Record, Status};
 use crate::ids::{EffectId, EntryId};
@@ -9,7 +9,7 @@ use crate::invariant::Invariant::{
 use super::{Judge, Known};
 
 impl<'a> Judge<'_, 'a> {
-    /// Judges a change, and says what is known from now on.
+    /// Checks a change and returns the new state.
     pub(super) fn recorded(
         &mut self,
         effect: EffectId,
@@ -53,7 +53,8 @@ impl<'a> Judge<'_, 'a> {
 
     fn is_born(&mut self, effect: EffectId, record: &Record) {
         if record.progress != Progress::InProgress {
-            let detail = format_args!("begins its life as {:?}", record.progress);
+            let detail =
+                format_args!("starts with progress {:?} instead of InProgress", record.progress);
             self.breaks(OneExecutor, effect, detail);
         }
         let request = record.request.as_deref();
@@ -66,17 +67,21 @@ impl<'a> Judge<'_, 'a> {
             (in_scope, name) == (scope, key) && of != tenant
         };
         if self.begins.iter().any(|(other, _)| is_namesake(*other)) {
-            self.breaks(TenantIsolation, effect, format_args!("is begun for another tenant"));
+            self.breaks(
+                TenantIsolation,
+                effect,
+                format_args!("was recorded, but only another tenant began an effect with this key"),
+            );
         } else {
             self.breaks(
                 OneExecutor,
                 effect,
-                format_args!("is begun for {request:?}, nobody asked for it"),
+                format_args!("was begun with request {request:?}, which no client sent"),
             );
         }
     }
 
-    /// A key that was accepted as new has no outcome yet.
+    /// Checks that a key that was accepted as new has no outcome yet.
     fn found_by_a_later_message(
         &mut self,
         effect: EffectId,
@@ -88,13 +93,13 @@ impl<'a> Judge<'_, 'a> {
         if former.under != under && self.is_of_earlier_life(effect, former, accepted) {
             let (since, text) = (former.since, self.timeline.places.entry_text(entry));
             let detail = format_args!(
-                "was over at {since}, and goes on under {text}, whose key was new at {accepted}"
+                "had its outcome at {since}, but was reused by {text}, whose key was accepted as new at {accepted}"
             );
             self.breaks(RecordExpiry, effect, detail);
         }
     }
 
-    /// When the key of an effect was accepted as new, if it is its message's.
+    /// When the key of an effect was accepted as new, if it is the key of its message.
     fn accepted_under(&self, effect: EffectId, entry: EntryId) -> Option<u64> {
         let (_, _, key) = self.timeline.places.effects.key(effect);
         self.accepted.at(self.timeline, entry, key)
@@ -113,12 +118,13 @@ impl<'a> Judge<'_, 'a> {
             accepted.is_some_and(|accepted| self.is_of_earlier_life(effect, former, accepted));
         if !former.is_over(now) && !is_accepted_since {
             let (progress, until) = (former.record.progress, former.record.kept_until);
-            let detail =
-                format_args!("begins anew at {now}, was {progress:?} and is kept until {until:?}");
+            let detail = format_args!(
+                "started a new life at {now}, but it was {progress:?} and is kept until {until:?}"
+            );
             self.breaks(RecordExpiry, effect, detail);
         }
         if record.right.life < former.record.right.life {
-            self.breaks(OneExecutor, effect, format_args!("goes back to an earlier life"));
+            self.breaks(OneExecutor, effect, format_args!("returned to an earlier life"));
         }
     }
 
@@ -126,7 +132,7 @@ impl<'a> Judge<'_, 'a> {
         let (before, now) = (former.record, self.now);
         if former.is_over(now) {
             let until = before.kept_until;
-            let detail = format_args!("goes on at {now}, its time was over at {until:?}");
+            let detail = format_args!("changed at {now}, but its record expired at {until:?}");
             self.breaks(RecordExpiry, effect, detail);
         }
         if before.request != record.request {
@@ -134,7 +140,7 @@ impl<'a> Judge<'_, 'a> {
             self.breaks(
                 RequestMismatch,
                 effect,
-                format_args!("was begun for {was:?} and now is for {is:?}"),
+                format_args!("has request {is:?}, but it was begun with {was:?}"),
             );
         }
         if before.on_doubt != record.on_doubt {
@@ -142,20 +148,22 @@ impl<'a> Judge<'_, 'a> {
             self.breaks(
                 OneExecutor,
                 effect,
-                format_args!("has policy {is:?}, it was begun with {was:?}"),
+                format_args!("has policy {is:?}, but it was begun with {was:?}"),
             );
         }
-        // Only another key, which nobody but the holder of a failure asks for, has another window.
+        // The window changes only with the key, and only the holder of a retryable failure requests
+        // another key.
         if let (Some(was), Some(is)) = (before.window_until, record.window_until)
             && was != is
             && before.progress != Progress::Known(Status::FailedRetryable)
         {
-            let detail = format_args!("has its provider's key until {is}, it was until {was}");
+            let detail =
+                format_args!("has its provider's key until {is}, but before it was until {was}");
             self.breaks(OneExecutor, effect, detail);
         }
     }
 
-    /// The holder of the latest right has it still.
+    /// Whether the holder of the latest right still holds it.
     pub(super) fn is_held(&self, known: Known<'_>) -> bool {
         let attempt = known.record.under.as_ref().map_or(0, |lease| lease.attempt);
         known.record.progress == Progress::InProgress
@@ -165,7 +173,7 @@ impl<'a> Judge<'_, 'a> {
             }
     }
 
-    /// Nobody but a person can end its doubt.
+    /// Whether only an operator can resolve its doubt.
     pub(super) fn is_parked(&self, record: &Record) -> bool {
         match record.on_doubt {
             OnDoubt::Park => true,
@@ -178,29 +186,37 @@ impl<'a> Judge<'_, 'a> {
         let before = former.record;
         let (was, fence) = (before.right.fence, record.right.fence);
         if fence < was {
-            self.breaks(OneExecutor, effect, format_args!("goes from fence {was} back to {fence}"));
+            self.breaks(
+                OneExecutor,
+                effect,
+                format_args!("went from fence {was} back to fence {fence}"),
+            );
         } else if record.progress != Progress::InProgress {
             let progress = record.progress;
             self.breaks(
                 OneExecutor,
                 effect,
-                format_args!("has fence {fence}, given as {progress:?}"),
+                format_args!("has a new fence {fence}, but its progress is {progress:?}"),
             );
         } else if let Some(status) = former.replayed() {
-            let detail = format_args!("is given out as fence {fence}, though {was} is {status:?}");
+            let detail = format_args!(
+                "was granted as fence {fence}, although fence {was} ended as {status:?}"
+            );
             self.breaks(ExactReplay, effect, detail);
         } else if self.is_held(former) {
-            let detail = format_args!("is given out as fence {fence}, though {was} has it");
+            let detail =
+                format_args!("was granted as fence {fence}, although fence {was} is still held");
             self.breaks(OneExecutor, effect, detail);
         } else if !matches!(before.progress, Progress::Known(_)) && self.is_parked(before) {
             let policy = before.on_doubt;
-            let detail =
-                format_args!("is given out as fence {fence}, {was} is in doubt under {policy:?}");
+            let detail = format_args!(
+                "was granted as fence {fence}, although fence {was} is in doubt under policy {policy:?}"
+            );
             self.breaks(OneExecutor, effect, detail);
         }
     }
 
-    /// The same right, and what became of it.
+    /// Checks a change under the same right.
     fn goes_on(
         &mut self,
         effect: EffectId,
@@ -217,7 +233,7 @@ impl<'a> Judge<'_, 'a> {
                     self.breaks(
                         OneExecutor,
                         effect,
-                        format_args!("has fence {fence} with another holder"),
+                        format_args!("has fence {fence} with a different holder"),
                     );
                 }
             }
@@ -230,7 +246,7 @@ impl<'a> Judge<'_, 'a> {
                 self.breaks(
                     OneExecutor,
                     effect,
-                    format_args!("has fence {fence} again after doubt"),
+                    format_args!("is in progress again under fence {fence} after doubt"),
                 );
             }
             (Progress::Known(_), Progress::Known(_))
@@ -241,7 +257,7 @@ impl<'a> Judge<'_, 'a> {
             ) => {
                 let is = record.progress;
                 let detail = format_args!(
-                    "was {was:?} {:?}, is {is:?} {:?}",
+                    "had outcome {was:?} {:?}, but now is {is:?} {:?}",
                     before.outcome, record.outcome
                 );
                 self.breaks(ExactReplay, effect, detail);
@@ -256,11 +272,13 @@ impl<'a> Judge<'_, 'a> {
             return;
         }
         match (former.under, &former.record.under) {
-            // The end of the delivery may be told later in this batch.
+            // The delivery may end later in this batch.
             (Some(entry), Some(lease)) => self.doubted.push((effect, entry, lease.attempt)),
-            (_, _) => {
-                self.breaks(OneExecutor, effect, format_args!("is in doubt, though it is held"))
-            }
+            (_, _) => self.breaks(
+                OneExecutor,
+                effect,
+                format_args!("is in doubt although its right is held"),
+            ),
         }
     }
 
@@ -280,7 +298,7 @@ impl<'a> Judge<'_, 'a> {
         };
         if !is_said {
             let detail = format_args!(
-                "ends under fence {fence} as {status:?} {outcome:?}, which nobody said of it"
+                "ended under fence {fence} as {status:?} {outcome:?}, which no client reported"
             );
             self.breaks(StaleFinishIsRejected, effect, detail);
         }
@@ -288,12 +306,12 @@ impl<'a> Judge<'_, 'a> {
             self.breaks(
                 OneExecutor,
                 effect,
-                format_args!("is resolved, though fence {fence} has it"),
+                format_args!("was resolved although fence {fence} is held"),
             );
         }
     }
 
-    /// How long the record is kept.
+    /// Checks how long the record is kept.
     fn kept(&mut self, effect: EffectId, former: Option<Known<'_>>, record: &Record) {
         let Some(until) = record.kept_until else { return };
         let before = former.filter(|former| former.record.right.life == record.right.life);
@@ -305,10 +323,11 @@ impl<'a> Judge<'_, 'a> {
             self.breaks(
                 RecordExpiry,
                 effect,
-                format_args!("is forgotten at {until}, outcome or not"),
+                format_args!("expires at {until} without a known outcome"),
             );
         } else if now.saturating_add(ttl_ms) != until {
-            let detail = format_args!("is kept from {now} until {until}, not for {ttl_ms} ms");
+            let detail =
+                format_args!("is kept from {now} until {until}, but its retention is {ttl_ms} ms");
             self.breaks(RecordExpiry, effect, detail);
         }
         let life = record.right.life;
@@ -316,19 +335,20 @@ impl<'a> Judge<'_, 'a> {
         self.let_go.extend(of_life.map(|(entry, _)| (effect, *entry)));
     }
 
-    /// The batch is complete: what its parts left open must have come true.
+    /// Ends the batch: checks the conditions that depend on the whole batch.
     pub(super) fn close(&mut self) {
         for (effect, entry, attempt) in std::mem::take(&mut self.doubted) {
             if self.leases.is_out(entry, attempt) {
                 let text = self.timeline.places.entry_text(entry);
-                let detail = format_args!("is in doubt, though attempt {attempt} of {text} has it");
+                let detail =
+                    format_args!("is in doubt although attempt {attempt} of {text} holds it");
                 self.breaks(OneExecutor, effect, detail);
             }
         }
         for (effect, entry) in std::mem::take(&mut self.let_go) {
             if self.leases.is_open(entry) {
                 let text = self.timeline.places.entry_text(entry);
-                let detail = format_args!("is to be forgotten while {text} is open");
+                let detail = format_args!("has an expiry while {text} is open");
                 self.breaks(RecordExpiry, effect, detail);
             }
         }

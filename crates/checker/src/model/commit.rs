@@ -1,4 +1,4 @@
-//! Batches in their order: I8, and what a batch stores.
+//! Checks the order of batches and the offsets that a batch stores: `MonotonicNumbers`.
 
 use crate::invariant::Invariant::MonotonicNumbers;
 use crate::timeline::{Batch, Put};
@@ -14,18 +14,22 @@ impl<'a> Model<'_, 'a> {
         self.served_by(shard, last.is_some_and(|last| last.epoch != epoch));
         let Some(last) = last else { return };
         if number.checked_sub(1) != Some(last.number) {
-            let detail = format_args!("batch {number} of shard {shard} follows {}", last.number);
+            let detail =
+                format_args!("batch {number} of shard {shard} follows batch {}", last.number);
             self.findings.add(MonotonicNumbers, seq, detail);
         }
         if epoch < last.epoch {
             let was = last.epoch;
-            let detail =
-                format_args!("batch {number} of shard {shard} has epoch {epoch} after {was}");
+            let detail = format_args!(
+                "batch {number} of shard {shard} has epoch {epoch}, but the batch before it has epoch {was}"
+            );
             self.findings.add(MonotonicNumbers, seq, detail);
         }
         if now < last.now {
             let was = last.now;
-            let detail = format_args!("batch {number} of shard {shard} is of {now}, after {was}");
+            let detail = format_args!(
+                "batch {number} of shard {shard} has time {now}, but the batch before it has time {was}"
+            );
             self.findings.add(MonotonicNumbers, seq, detail);
         }
     }
@@ -35,7 +39,7 @@ impl<'a> Model<'_, 'a> {
         let high = self.lanes[lane].high;
         if offset != high {
             let text = self.timeline.places.position_text(put.at);
-            let detail = format_args!("{text} is stored where {high} comes next");
+            let detail = format_args!("{text} was stored, but the next offset is {high}");
             self.findings.add(MonotonicNumbers, self.seq, detail);
         }
         let lane = &mut self.lanes[lane];

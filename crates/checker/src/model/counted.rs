@@ -1,4 +1,4 @@
-//! Counters against the model: I52.
+//! Checks counters against the model: `Conservation`.
 
 use crate::ids::FastMap;
 use crate::invariant::Invariant::Conservation;
@@ -6,9 +6,9 @@ use crate::timeline::{Batch, Counted, Step, Timeline};
 
 use super::state::Model;
 
-/// Counters that wait for the batch they speak of.
+/// Counters that wait for the batch they were reported for.
 pub(super) struct Expected<'s, 'a> {
-    /// By shard, the next batch last.
+    /// Per shard, in descending order of batches.
     waiting: FastMap<u32, Vec<&'s Counted<'a>>>,
 }
 
@@ -36,7 +36,7 @@ impl<'s, 'a> Expected<'s, 'a> {
         Self { waiting }
     }
 
-    /// Judges the counters that speak of `batch`.
+    /// Checks the counters that were reported for `batch`.
     pub(super) fn after(&mut self, model: &mut Model<'_, '_>, batch: &Batch) {
         let Some(waiting) = self.waiting.get_mut(&batch.shard) else {
             return;
@@ -50,7 +50,7 @@ impl<'s, 'a> Expected<'s, 'a> {
         }
     }
 
-    /// Judges the counters that speak of no batch there was.
+    /// Checks the counters that were reported for a batch that was never committed.
     pub(super) fn finish(self, model: &mut Model<'_, '_>) {
         for counted in self.waiting.values().flatten() {
             model.never_committed(counted);
@@ -73,7 +73,7 @@ impl Model<'_, '_> {
         if !is_true {
             let text = self.timeline.places.cursor_text(counted.cursor);
             let detail = format_args!(
-                "{text} has generation {}, next {}, high {high}, {} leased, {} waiting; shown is {told:?}",
+                "{text} has generation {}, next {}, high {high}, {} leased, {} waiting, but a node reported {told:?}",
                 state.generation, state.next, state.leased, state.waiting,
             );
             self.findings.add(Conservation, counted.seq, detail);
@@ -83,7 +83,9 @@ impl Model<'_, '_> {
     fn never_committed(&mut self, counted: &Counted<'_>) {
         let text = self.timeline.places.cursor_text(counted.cursor);
         let batch = counted.batch.unwrap_or_default();
-        let detail = format_args!("{text} is shown as of batch {batch}, which there never was");
+        let detail = format_args!(
+            "the counters of {text} were reported as of batch {batch}, which was never committed"
+        );
         self.findings.add(Conservation, counted.seq, detail);
     }
 }

@@ -1,5 +1,5 @@
-//! Cursors: where they open, and that they go on one by one. I25, I27, and of I8 that generations
-//! grow, of I1 that nothing is passed by or trimmed that a group still has to read.
+//! Checks cursors: `CursorMovesForward` and `NoSkip`, of `MonotonicNumbers` that generations grow,
+//! and of `NoLoss` that no message is skipped or trimmed that a group still has to read.
 
 use crate::ids::{CursorId, EntryId, LaneId, LifeId};
 use crate::invariant::Invariant::{CursorMovesForward, MonotonicNumbers, NoLoss, NoSkip, OneEnd};
@@ -13,7 +13,9 @@ impl Model<'_, '_> {
         let former = self.cursors[cursor].generation;
         if generation <= former {
             let text = self.timeline.places.cursor_text(cursor);
-            let detail = format_args!("{text} has generation {generation} after {former}");
+            let detail = format_args!(
+                "{text} has generation {generation}, but before it had generation {former}"
+            );
             self.findings.add(MonotonicNumbers, self.seq, detail);
         }
         let state = &mut self.cursors[cursor];
@@ -23,7 +25,7 @@ impl Model<'_, '_> {
         state.next = offset;
     }
 
-    /// Everything of the generation is over.
+    /// Ends the generation of a cursor.
     pub(super) fn closed(&mut self, cursor: CursorId) {
         let state = &mut self.cursors[cursor];
         state.life = None;
@@ -36,7 +38,8 @@ impl Model<'_, '_> {
         (state.leased, state.waiting, state.settled) = (0, 0, 0);
     }
 
-    /// The entry is of the generation its cursor has now. If not, that is told here.
+    /// Whether the entry belongs to the current generation of its cursor. Records a violation if
+    /// not.
     pub(super) fn is_current(&mut self, entry: EntryId) -> bool {
         let cursor = self.timeline.places.cursor_of(entry);
         let is_current = self.cursors[cursor].life == Some(self.timeline.places.life_of(entry));
@@ -44,13 +47,13 @@ impl Model<'_, '_> {
             self.breaks(
                 OneEnd,
                 entry,
-                format_args!("is touched, and that generation is not there"),
+                format_args!("was changed, but its generation does not exist"),
             );
         }
         is_current
     }
 
-    /// The cursor goes on to an entry it has not seen yet.
+    /// Advances the cursor to an entry that it has not read before.
     pub(super) fn goes_on(&mut self, entry: EntryId) {
         let places = &self.timeline.places;
         let offset = places.offset_of(entry);
@@ -60,7 +63,7 @@ impl Model<'_, '_> {
             self.breaks(
                 CursorMovesForward,
                 entry,
-                format_args!("is read first where {next} comes next"),
+                format_args!("was read for the first time, but the cursor is already at {next}"),
             );
         }
         let lane = &self.lanes[places.cursors.key(cursor).1];
@@ -68,7 +71,11 @@ impl Model<'_, '_> {
         let is_purged = lane.has_dead_letters && offset <= lane.first
             || (next..offset).all(|offset| self.is_dropped(cursor, offset));
         if offset > next && !is_purged {
-            self.breaks(NoSkip, entry, format_args!("is read first where {next} comes next"));
+            self.breaks(
+                NoSkip,
+                entry,
+                format_args!("was read for the first time, but the cursor is only at {next}"),
+            );
         }
         self.cursors[cursor].next = next.max(offset.saturating_add(1));
     }
@@ -78,7 +85,7 @@ impl Model<'_, '_> {
             return;
         }
         if self.entries[entry].state != State::Fresh {
-            self.breaks(OneEnd, entry, format_args!("is passed by, though it was read before"));
+            self.breaks(OneEnd, entry, format_args!("was skipped, but it had been read before"));
             return;
         }
         self.goes_on(entry);
@@ -90,7 +97,7 @@ impl Model<'_, '_> {
             self.is_dropped(places.cursor_of(entry), places.offset_of(entry))
         };
         if for_group.is_none_or(|only| only == group) && !is_dropped {
-            self.breaks(NoLoss, entry, format_args!("is passed by, though it is for this group"));
+            self.breaks(NoLoss, entry, format_args!("was skipped, but it is for this group"));
         }
     }
 
@@ -100,7 +107,8 @@ impl Model<'_, '_> {
         state.first = former.max(first);
         if first < former {
             let text = self.timeline.places.lane_text(lane);
-            let detail = format_args!("{text} begins at {first} again, it was trimmed to {former}");
+            let detail =
+                format_args!("{text} was trimmed to {first}, but it had been trimmed to {former}");
             self.findings.add(MonotonicNumbers, self.seq, detail);
             return;
         }
@@ -112,7 +120,8 @@ impl Model<'_, '_> {
             let state = &self.cursors[cursor];
             if state.life.is_some() && state.next < first {
                 let (text, next) = (places.cursor_text(cursor), state.next);
-                let detail = format_args!("{text} is trimmed to {first}, {next} comes next");
+                let detail =
+                    format_args!("{text} was trimmed to {first}, but the cursor is only at {next}");
                 self.findings.add(NoLoss, self.seq, detail);
             }
         }

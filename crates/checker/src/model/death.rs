@@ -1,7 +1,8 @@
-//! Messages that die: I20 and I21, and of I3 that the dead letter has their content.
+//! Checks dead-lettering: `DeadLetteredOnce`, `NoEarlyDeadLetter`, and of `SameContent` that the
+//! dead letter has the content of its message.
 //!
-//! The end of the lease, the reason and the dead letter are one commit; they are compared when the
-//! batch closes, so that their order inside it does not matter.
+//! The end of the lease, the reason and the dead letter are one commit. They are compared after the
+//! whole batch, so their order inside it does not matter.
 
 use crate::ids::{EntryId, LabelId};
 use crate::invariant::Invariant::{DeadLetteredOnce, NoEarlyDeadLetter, SameContent};
@@ -15,7 +16,7 @@ impl<'a> Model<'_, 'a> {
         }
         let state = self.entries[entry];
         if state.died.is_some() {
-            self.breaks(DeadLetteredOnce, entry, format_args!("dies a second time"));
+            self.breaks(DeadLetteredOnce, entry, format_args!("was dead-lettered a second time"));
             return;
         }
         self.entries[entry].died = Some(self.seq);
@@ -24,7 +25,9 @@ impl<'a> Model<'_, 'a> {
             self.becomes(entry, State::Dead { is_asked: false, seq: self.seq });
         } else if attempt != state.attempt {
             let last = state.attempt;
-            let detail = format_args!("dies of attempt {attempt}, the last is {last}");
+            let detail = format_args!(
+                "was dead-lettered at attempt {attempt}, but the last attempt is {last}"
+            );
             self.breaks(DeadLetteredOnce, entry, detail);
         }
         self.death_of[id] = Some(self.deaths.len());
@@ -33,16 +36,20 @@ impl<'a> Model<'_, 'a> {
         self.deaths.push(Death { entry, reason, id, spent, seq: self.seq });
     }
 
-    /// Compares what the batch said of the dead.
+    /// Compares the facts of the batch about dead-lettered messages.
     pub(super) fn close(&mut self) {
         for entry in std::mem::take(&mut self.ended_as_dead) {
             if self.entries[entry].died != Some(self.seq) {
-                self.breaks(DeadLetteredOnce, entry, format_args!("ends as dead without a reason"));
+                self.breaks(
+                    DeadLetteredOnce,
+                    entry,
+                    format_args!("ended as dead, but no reason was recorded"),
+                );
             }
         }
         for death in std::mem::take(&mut self.died) {
             self.is_dead(death);
-            self.is_buried(death);
+            self.has_dead_letter(death);
             self.is_reasoned(death);
         }
         let came_back = std::mem::take(&mut self.came_back);
@@ -51,7 +58,8 @@ impl<'a> Model<'_, 'a> {
                 || self.death_of[id].is_some_and(|death| self.deaths[death].seq == self.seq);
             if !is_known {
                 let name = self.timeline.places.labels.key(id);
-                let detail = format_args!("{name} is a dead letter, and nothing died");
+                let detail =
+                    format_args!("dead letter {name} was stored, but no message was dead-lettered");
                 self.findings.add(DeadLetteredOnce, self.seq, detail);
             }
         }
@@ -63,24 +71,32 @@ impl<'a> Model<'_, 'a> {
             self.entries[entry].state, State::Dead { seq, .. } if seq == self.seq
         );
         if !is_dead {
-            self.breaks(DeadLetteredOnce, entry, format_args!("dies and its lease does not end"));
+            self.breaks(
+                DeadLetteredOnce,
+                entry,
+                format_args!("was dead-lettered, but its lease did not end"),
+            );
         }
     }
 
-    fn is_buried(&mut self, death: usize) {
+    fn has_dead_letter(&mut self, death: usize) {
         let Death { entry, id, .. } = self.deaths[death];
         let letter = self.stored_as(id).filter(|letter| letter.seq == self.seq);
         let Some(letter) = letter.filter(|letter| letter.put.stored.dead_letter) else {
             self.breaks(
                 DeadLetteredOnce,
                 entry,
-                format_args!("dies and its dead letter is not stored"),
+                format_args!("was dead-lettered, but its dead letter is not stored"),
             );
             return;
         };
         let content = self.message_of(entry).map(|message| &message.put.stored.message);
         if content.is_some_and(|content| *content != letter.put.stored.message) {
-            self.breaks(SameContent, entry, format_args!("has another content as a dead letter"));
+            self.breaks(
+                SameContent,
+                entry,
+                format_args!("has different content in its dead letter"),
+            );
         }
     }
 
@@ -98,12 +114,14 @@ impl<'a> Model<'_, 'a> {
             _ => false,
         };
         if !is_true {
-            let detail = format_args!("dies as {reason} after {spent} attempts, which is not true");
+            let detail = format_args!(
+                "was dead-lettered as {reason} after {spent} counted attempts, which is not the reason"
+            );
             self.breaks(NoEarlyDeadLetter, entry, detail);
         }
     }
 
-    /// The message with this id.
+    /// Returns the message with this id.
     pub(super) fn stored_as(&self, id: LabelId) -> Option<Message<'a>> {
         self.positions[id].and_then(|at| self.messages[at])
     }

@@ -1,4 +1,4 @@
-//! The end of a run: I1, I13, I51.
+//! Checks the end of a run: `NoLoss`, `AckSettlesOne` and `EventualDrain`.
 
 use crate::ids::{CursorId, LifeId};
 use crate::invariant::Invariant::{AckSettlesOne, EventualDrain, NoLoss};
@@ -6,7 +6,7 @@ use crate::invariant::Invariant::{AckSettlesOne, EventualDrain, NoLoss};
 use super::state::{Model, State};
 
 impl Model<'_, '_> {
-    /// Every group that is still there has settled all that it should read.
+    /// Checks that every existing group has settled all messages that it should read.
     pub(super) fn drained(&mut self, ended: u64) {
         for cursor in self.timeline.places.cursors.ids() {
             let state = &self.cursors[cursor];
@@ -37,10 +37,11 @@ impl Model<'_, '_> {
                 State::Leased { .. } | State::Waiting { .. } => {
                     n_open += 1;
                     let group = places.names.key(group);
-                    let detail = format_args!("{text} was granted in {group} and is not settled");
+                    let detail =
+                        format_args!("{text} was granted in group {group} but is not settled");
                     self.findings.add(AckSettlesOne, ended, detail);
                 }
-                // Dead letters may be dropped before a group has read them.
+                // Dead letters may be deleted before a group has read them.
                 State::Fresh if lane.has_dead_letters && offset < lane.first => {}
                 State::Fresh if self.is_dropped(cursor, offset) => {}
                 State::Fresh => {
@@ -48,7 +49,7 @@ impl Model<'_, '_> {
                     let only = self.messages[*at].and_then(|message| message.put.for_group);
                     if only.is_none_or(|only| only == group) {
                         let group = places.names.key(group);
-                        let detail = format_args!("{text} was never granted in {group}");
+                        let detail = format_args!("{text} was never granted in group {group}");
                         self.findings.add(NoLoss, ended, detail);
                     }
                 }
@@ -57,7 +58,8 @@ impl Model<'_, '_> {
         }
         if n_open + n_unread > 0 {
             let text = places.cursor_text(cursor);
-            let detail = format_args!("{text} ends with {n_unread} unread and {n_open} open");
+            let detail =
+                format_args!("{text} has {n_unread} unread and {n_open} open messages at the end");
             self.findings.add(EventualDrain, ended, detail);
         }
     }

@@ -1,16 +1,17 @@
-//! What operators are shown, and where they put cursors: I27, I57 and I58, and of I20 what is deleted.
+//! Checks what operators are shown, and where cursors are moved: `NoSkip`, `RestoreFencing`,
+//! `TrueAnswers`, and of `DeadLetteredOnce` what was deleted.
 //!
-//! Where in its batch a call was decided is not known: what it shows must have been true at some point of the
-//! batch, or before it.
+//! The position of a call inside its batch is unknown. Its reply must have been true at some point
+//! of the batch, or before it.
 
-use crate::history::{Shown, ShownState, Start};
+use crate::history::{MessageStatus, MessageStatusKind, Start};
 use crate::ids::{CallId, CursorId, LabelId, LaneId, NameId, ReaderId};
 use crate::invariant::Invariant::{DeadLetteredOnce, NoSkip, RestoreFencing, TrueAnswers};
 use crate::timeline::{Ask, Batch, Outcome, Step};
 
 use super::state::{Model, State};
 
-/// A call that this batch decided, and whether its answer has been true so far.
+/// A call that this batch decided, and whether its reply has been true so far.
 pub(super) struct Look<'a> {
     call: CallId,
     about: About<'a>,
@@ -19,7 +20,7 @@ pub(super) struct Look<'a> {
 enum About<'a> {
     Messages {
         lane: LaneId,
-        shown: &'a [Shown],
+        shown: &'a [MessageStatus],
         was_so: Vec<bool>,
     },
     Settings {
@@ -27,7 +28,7 @@ enum About<'a> {
         text: &'a str,
         was_so: bool,
     },
-    /// Dead letters that are to be deleted, or counted.
+    /// Dead letters to delete or to count.
     Letters {
         ids: Vec<LabelId>,
         unknown: u64,
@@ -35,7 +36,8 @@ enum About<'a> {
         count: u64,
         was_so: bool,
     },
-    /// Cursors that are put somewhere: each with what its partition held before the batch.
+    /// Cursors that were moved, each with the first and next offset of its partition before the
+    /// batch.
     Cursors {
         start: Start,
         before: Vec<(CursorId, u64, u64)>,
@@ -79,7 +81,7 @@ impl<'a> Model<'_, 'a> {
         }
     }
 
-    /// First and next offset of the partitions that a group reads.
+    /// The first and next offset of the partitions that a group reads.
     fn ends_of(&self, reader: ReaderId) -> Vec<(CursorId, u64, u64)> {
         let places = &self.timeline.places;
         let ends = |cursor: CursorId| {
@@ -89,7 +91,7 @@ impl<'a> Model<'_, 'a> {
         places.cursors_of(reader).map(ends).collect()
     }
 
-    /// Compares what was shown with what is true now.
+    /// Compares the replies with the current state of the model.
     pub(super) fn look(&self, look: &mut Look<'a>) {
         match &mut look.about {
             About::Messages { lane, shown, was_so } => {
@@ -109,14 +111,14 @@ impl<'a> Model<'_, 'a> {
         }
     }
 
-    /// A dead letter is there.
+    /// Whether a dead letter exists.
     fn is_kept(&self, id: LabelId) -> bool {
         let places = &self.timeline.places;
         let letter = self.positions[id].filter(|_| !self.operator.dropped[id]);
         letter.is_some_and(|at| !self.topics_gone[places.lanes.key(places.positions.key(at).0).0])
     }
 
-    fn is_so(&self, lane: LaneId, shown: &Shown) -> bool {
+    fn is_so(&self, lane: LaneId, shown: &MessageStatus) -> bool {
         let places = &self.timeline.places;
         let (topic, _) = places.lanes.key(lane);
         let group = places.names.find(&shown.group);
@@ -131,8 +133,8 @@ impl<'a> Model<'_, 'a> {
             return false;
         }
         let is_trimmed = shown.offset < self.lanes[lane].first;
-        let is_settled =
-            shown.state == ShownState::Settled || shown.state == ShownState::Trimmed && is_trimmed;
+        let is_settled = shown.state == MessageStatusKind::Settled
+            || shown.state == MessageStatusKind::Trimmed && is_trimmed;
         let entry = places.entries.find(life, shown.offset);
         let entry = entry.map(|entry| self.entries[entry]).unwrap_or_default();
         match entry.state {
@@ -143,21 +145,21 @@ impl<'a> Model<'_, 'a> {
                 if shown.offset < self.cursors[cursor].next || is_for_another {
                     is_settled
                 } else {
-                    shown.state == ShownState::Ready
+                    shown.state == MessageStatusKind::Ready
                 }
             }
             State::Leased { .. } => {
-                shown.state == ShownState::Leased && shown.attempts == entry.spent()
+                shown.state == MessageStatusKind::Leased && shown.attempts == entry.spent()
             }
             State::Waiting { .. } => {
-                shown.state == ShownState::Waiting && shown.attempts == entry.spent()
+                shown.state == MessageStatusKind::Waiting && shown.attempts == entry.spent()
             }
             State::Acked | State::Passed => is_settled,
-            State::Dead { .. } => shown.state == ShownState::Dead || is_settled,
+            State::Dead { .. } => shown.state == MessageStatusKind::Dead || is_settled,
         }
     }
 
-    /// The batch is complete: what was never true in it is a lie.
+    /// Ends the batch: a reply that was never true in it is a violation.
     pub(super) fn judge_look(&mut self, batch: &Batch, look: Look<'a>) {
         let seq = self.timeline.calls[look.call].answered;
         match look.about {
@@ -165,25 +167,29 @@ impl<'a> Model<'_, 'a> {
                 let lies = shown.iter().zip(was_so).filter(|(_, was_so)| !was_so);
                 for (shown, _) in lies {
                     let text = self.timeline.places.lane_text(lane);
-                    let detail = format_args!("{text} is shown as {shown:?}, which it was not");
+                    let detail = format_args!(
+                        "a message of {text} was shown as {shown:?}, which was never true"
+                    );
                     self.findings.add(TrueAnswers, seq, detail);
                 }
             }
             About::Settings { topic, text, was_so } => {
                 if !was_so {
                     let topic = self.timeline.places.names.key(topic);
-                    let detail =
-                        format_args!("{topic} is shown with {text}, which it does not have");
+                    let detail = format_args!(
+                        "topic {topic} was shown with settings {text}, which it does not have"
+                    );
                     self.findings.add(TrueAnswers, seq, detail);
                 }
             }
             About::Letters { ids, unknown, dry_run, count, was_so } => {
                 let is_so = if dry_run { was_so } else { self.are_deleted(batch, &ids, count) };
                 if !is_so {
-                    // An id that never was one of this storage is another letter's by now.
+                    // An id that this storage never issued may belong to another dead letter by
+                    // now.
                     let invariant = if unknown > 0 { RestoreFencing } else { DeadLetteredOnce };
                     let detail = format_args!(
-                        "{count} of {} dead letters are said to be deleted, which is not true",
+                        "a purge reported {count} of {} dead letters as deleted, which is not true",
                         ids.len()
                     );
                     self.findings.add(invariant, seq, detail);
@@ -197,15 +203,15 @@ impl<'a> Model<'_, 'a> {
         }
     }
 
-    /// None of them is left, and so many were deleted in this batch.
+    /// Whether none of the dead letters is left, and at least `count` were deleted in this batch.
     fn are_deleted(&self, batch: &Batch, ids: &[LabelId], count: u64) -> bool {
         let steps = self.timeline.steps_of(batch).iter();
         let dropped = steps.filter(|step| matches!(step, Step::Dropped { id } if ids.contains(id)));
         dropped.count() as u64 >= count && !ids.iter().any(|id| self.is_kept(*id))
     }
 
-    /// A cursor that was put somewhere in this batch begins where it should. Another call of the same batch
-    /// may have put it elsewhere.
+    /// Checks that a cursor moved in this batch starts at the right offset. Another call of the
+    /// same batch may have moved it elsewhere.
     fn is_put(
         &mut self,
         batch: &Batch,
@@ -224,7 +230,7 @@ impl<'a> Model<'_, 'a> {
         let is_right = |offset| self.is_start(batch.now, cursor, start, before, offset);
         if !offsets.is_empty() && !offsets.iter().any(|offset| is_right(*offset)) {
             let text = places.cursor_text(cursor);
-            let detail = format_args!("{text} is put at {offsets:?}, which is not {start:?}");
+            let detail = format_args!("{text} was moved to {offsets:?}, which is not {start:?}");
             self.findings.add(NoSkip, seq, detail);
         }
     }
@@ -248,10 +254,10 @@ impl<'a> Model<'_, 'a> {
                     let at = lane.stored.get(usize::try_from(offset).ok()?)?;
                     Some(self.messages[*at]?.at)
                 };
-                // What was before it may have been trimmed in the same batch.
+                // The message before it may have been trimmed in the same batch.
                 let is_first =
                     offset <= lane.first || stored_at(offset - 1).is_none_or(|stored| stored < at);
-                // Where a page is missing, it is unknown when its messages were stored.
+                // If a page is missing, the times of its messages are unknown.
                 let lane = self.timeline.places.cursors.key(cursor).1;
                 let is_damaged = self.timeline.corrupted.iter().any(|(_, of, _)| *of == lane);
                 if is_damaged {
@@ -264,7 +270,8 @@ impl<'a> Model<'_, 'a> {
         }
     }
 
-    /// What a node says of why a cursor is given nothing new is true, as far as commits show it.
+    /// Whether the reported reason why a cursor delivers nothing new is true, as far as commits
+    /// show it.
     pub(super) fn is_blocked_by(&self, cursor: CursorId, why: Option<&str>) -> bool {
         let places = &self.timeline.places;
         let (reader, lane) = places.cursors.key(cursor);
@@ -278,12 +285,14 @@ impl<'a> Model<'_, 'a> {
         let is_read = state.next >= self.lanes[lane].high;
         match why {
             Some("quarantined") => self.timeline.corrupted.iter().any(|(_, of, _)| *of == lane),
-            // The node looked a moment before the time of its batch: a pause may have ended in between.
+            // The node reads its state shortly before the batch time: a pause may have ended in
+            // between.
             Some("paused") => self.has_pause(reader),
             Some("in_flight_limit") => is_full && !is_paused,
             Some("max_open") => is_open && !is_paused && !is_full,
             Some("nothing_new") => is_read && !is_paused && !is_full && !is_open,
-            // The node alone knows who is there, what is in memory, and what other groups have open.
+            // Only the node knows which consumers are connected, which messages are in memory, and
+            // what other groups have open.
             Some("no_consumers" | "consumers_full") => !is_paused,
             Some(_) => !is_paused && !is_full,
             None => !is_paused && !is_full && !is_open && !is_read,

@@ -1,4 +1,4 @@
-//! Dead letters as they are read at the end: I20, I22.
+//! Checks dead letters as read at the end: `DeadLetteredOnce` and `FaithfulDeadLetter`.
 
 use std::fmt;
 
@@ -11,20 +11,23 @@ use super::state::{Death, Model};
 impl Model<'_, '_> {
     pub(super) fn dead_letters(&mut self) {
         let mut read: FastSet<LabelId> = FastSet::default();
-        for letter in self.timeline.dead_letters.iter().filter(|letter| !letter.has_come_back()) {
+        for letter in self.timeline.dead_letters.iter().filter(|letter| !letter.is_undeliverable())
+        {
             let name = self.timeline.places.labels.key(letter.id);
             if !read.insert(letter.id) {
                 self.findings.add(
                     DeadLetteredOnce,
                     letter.seq,
-                    format_args!("{name} is there twice"),
+                    format_args!("dead letter {name} exists twice"),
                 );
                 continue;
             }
             match self.death_of[letter.id] {
                 Some(death) => self.faithful(letter, death),
                 None => {
-                    let detail = format_args!("{name} is there and nothing died");
+                    let detail = format_args!(
+                        "dead letter {name} exists, but no message was dead-lettered as it"
+                    );
                     self.findings.add(DeadLetteredOnce, letter.seq, detail);
                 }
             }
@@ -35,13 +38,15 @@ impl Model<'_, '_> {
         for death in &self.deaths {
             if !read.contains(&death.id) && !self.may_be_gone(death) {
                 let text = self.timeline.places.entry_text(death.entry);
-                let detail = format_args!("{text} died and there is no dead letter");
+                let detail = format_args!(
+                    "{text} was dead-lettered, but its dead letter does not exist at the end"
+                );
                 self.findings.add(DeadLetteredOnce, ended, detail);
             }
         }
     }
 
-    /// The letter went with its topic, or was kept long enough.
+    /// Whether the dead letter was deleted: with its topic, by retention, or by a purge.
     fn may_be_gone(&self, death: &Death<'_>) -> bool {
         let places = &self.timeline.places;
         let topic = places.topic_of(places.cursor_of(death.entry));
@@ -59,34 +64,34 @@ impl Model<'_, '_> {
         let Death { entry, reason, spent, .. } = self.deaths[death];
         let letter = told.letter;
         if told.at != places.position_of(entry) || told.cursor != places.cursor_of(entry) {
-            self.differs(told, format_args!("died as {}", places.entry_text(entry)));
+            self.differs(told, format_args!("is the dead letter of {}", places.entry_text(entry)));
         }
         if &*letter.reason != reason {
-            self.differs(told, format_args!("died as {reason}"));
+            self.differs(told, format_args!("has reason {reason}"));
         }
         if letter.attempts != spent {
-            self.differs(told, format_args!("died after {spent} attempts"));
+            self.differs(told, format_args!("was dead-lettered after {spent} counted attempts"));
         }
         if letter.attempts > 0 && letter.last_error.is_empty() {
-            self.differs(told, format_args!("has a last error"));
+            self.differs(told, format_args!("must have a last error"));
         }
         let Some(message) = self.message_of(entry) else {
             return;
         };
         if told.origin != message.put.id {
-            self.differs(told, format_args!("was {}", message.put.stored.id));
+            self.differs(told, format_args!("has origin {}", message.put.stored.id));
         }
-        // A redriven message may carry the key of the first one or leave it behind.
+        // A redriven message may carry the key of the original or no key.
         let is_copy = message.put.for_group.is_some();
         if told.key != message.put.key && !(is_copy && message.put.key.is_none()) {
-            self.differs(told, format_args!("had the key {:?}", message.put.stored.idem));
+            self.differs(told, format_args!("has key {:?}", message.put.stored.idem));
         }
     }
 
     fn differs(&mut self, told: &Letter<'_>, truth: fmt::Arguments<'_>) {
         let name = self.timeline.places.labels.key(told.id);
         let letter = told.letter;
-        let detail = format_args!("{name} {truth}, and the letter says {letter:?}");
+        let detail = format_args!("dead letter {name} {truth}, but it was read as {letter:?}");
         self.findings.add(FaithfulDeadLetter, told.seq, detail);
     }
 }

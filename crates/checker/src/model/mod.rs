@@ -1,10 +1,12 @@
-//! What must be true after each commit, kept by walking the facts in commit order.
+//! The model: the state that must hold after each commit, updated by applying the facts in commit
+//! order.
 //!
-//! 1. A cursor's numbers change only in `Model::becomes` and where it opens, closes or goes on.
-//! 2. After a violation the model follows the history, so that one mistake is not told twice.
+//! 1. The counters of a cursor change only in `Model::becomes` and where it opens, closes or
+//!    advances.
+//! 2. After a violation the model follows the history, so one mistake is not reported twice.
 //! 3. Times are those of the authority clock: the `now` of the batch.
 //!
-//! One file for each thing that is judged; this one has the state and the walk.
+//! Each file checks one subject. This one applies the batches.
 
 mod commit;
 mod counted;
@@ -30,7 +32,7 @@ use state::{
     CursorState, EntryState, LaneState, Message, Model, Operator, Progress, State, Verbs, lower,
 };
 
-/// Judges everything that was committed, and how it ended.
+/// Checks everything that was committed, and the state at the end.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut model = Model::new(timeline, findings);
     let mut counted = counted::Expected::new(timeline);
@@ -96,7 +98,7 @@ impl<'s, 'a> Model<'s, 'a> {
         }
     }
 
-    /// A client asked for it, by whatever form.
+    /// Whether a client requested it, by token or by owner name.
     fn was_asked(&self, entry: EntryId, verb: impl Fn(Verbs) -> bool) -> bool {
         let places = &self.timeline.places;
         let place = (places.cursor_of(entry), places.offset_of(entry));
@@ -136,7 +138,7 @@ impl<'s, 'a> Model<'s, 'a> {
             Step::Dropped { id } => self.dropped(id),
             Step::Lost { lane, offset } => self.lost(lane, offset),
             Step::GroupGone { reader } => {
-                self.group_gone(reader);
+                self.group_deleted(reader);
                 self.timeline.places.cursors_of(reader).for_each(|cursor| self.closed(cursor));
             }
             Step::TopicGone { topic } => {
@@ -149,7 +151,7 @@ impl<'s, 'a> Model<'s, 'a> {
             Step::Ended { entry, attempt, how } => self.ended(entry, attempt, how),
             Step::Died { entry, attempt, reason, id } => self.died(entry, attempt, reason, id),
             Step::Trimmed { lane, first } => self.trimmed(lane, first),
-            // Other judges look at these.
+            // Checked by other modules.
             Step::Pointed { .. }
             | Step::Deduplicated { .. }
             | Step::Pinned { .. }
@@ -161,12 +163,12 @@ impl<'s, 'a> Model<'s, 'a> {
             | Step::Arrived { .. }
             | Step::TurnedAway { .. }
             | Step::Left { .. } => {}
-            // It is a dead letter, and nothing died.
+            // It is a dead letter, but no message of this topic was dead-lettered.
             Step::CameBack { id } => self.came_back.push(id),
         }
     }
 
-    /// The only place where what a cursor counts changes with the life of a message.
+    /// The only place where the counters of a cursor change with the state of a message.
     fn becomes(&mut self, entry: EntryId, state: State) {
         let cursor = &mut self.cursors[self.timeline.places.cursor_of(entry)];
         match self.entries[entry].state {
@@ -190,12 +192,12 @@ impl<'s, 'a> Model<'s, 'a> {
         self.entries[entry].state = state;
     }
 
-    /// The message of an entry, if it is stored.
+    /// Returns the message of an entry, if it is stored.
     fn message_of(&self, entry: EntryId) -> Option<Message<'a>> {
         self.messages[self.timeline.places.position_of(entry)]
     }
 
-    /// Puts a violation of this batch on record, said of an entry.
+    /// Records a violation of this batch that concerns an entry.
     fn breaks(&mut self, invariant: Invariant, entry: EntryId, detail: fmt::Arguments<'_>) {
         let text = self.timeline.places.entry_text(entry);
         self.findings.add(invariant, self.seq, format_args!("{text} {detail}"));

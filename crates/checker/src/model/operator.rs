@@ -1,5 +1,6 @@
-//! What an operator changes: settings, pauses, deleted dead letters, groups that expire because no consumer
-//! reads them. I20 and I59, and of I1 that a group is not deleted while it is used.
+//! Checks operator changes: settings, pauses, deleted dead letters, and groups that expire because
+//! no consumer reads them. `DeadLetteredOnce`, `Pause`, and of `NoLoss` that a group in use is not
+//! deleted.
 
 use crate::history::{Retry, Settings};
 use crate::ids::{CallId, CursorId, EntryId, LabelId, LaneId, NameId, ReaderId};
@@ -8,12 +9,13 @@ use crate::timeline::Ask;
 
 use super::state::{Message, Model};
 
-/// Of the time after which an unused group is deleted, this part is allowed for what the node writes late: one of the
-/// eight steps in which it writes when a consumer was last there.
+/// The fraction of the idle time (one eighth) by which a group may be deleted early. The node
+/// writes the time of the last consumer in eight steps per idle time, so the stored time may be
+/// one step behind.
 const IDLE_SLACK: u64 = 8;
 
 impl<'a> Model<'_, 'a> {
-    /// A client asks for something that only an operator asks for.
+    /// Records a request that only an operator makes.
     pub(super) fn operated(&mut self, call: CallId) {
         let call = &self.timeline.calls[call];
         if call.outcome.is_refused() {
@@ -35,14 +37,14 @@ impl<'a> Model<'_, 'a> {
         }
     }
 
-    /// A batch of a shard begins. Under a new epoch no consumer has joined yet.
+    /// Starts a batch of a shard. Under a new epoch, no consumer has joined yet.
     pub(super) fn served_by(&mut self, shard: u32, is_new_epoch: bool) {
         self.operator.shard = shard;
         let last_at = self.operator.last_batch_at.insert(shard, self.now);
         if !is_new_epoch {
             return;
         }
-        // While no node serves the shard, no consumer takes part.
+        // While no node serves the shard, no consumer is connected.
         let last_at = last_at.unwrap_or(self.now);
         self.operator.epoch_began_at.insert(shard, self.now);
         let operator = &mut self.operator;
@@ -65,7 +67,7 @@ impl<'a> Model<'_, 'a> {
     pub(super) fn left(&mut self, consumer: u64) {
         self.operator.left.insert(consumer);
         if let Some((reader, shard)) = self.operator.consumers.remove(&consumer) {
-            // By the clock of its own shard: those of two nodes may be far apart.
+            // Uses the clock of its own shard: the clocks of two nodes may be far apart.
             let now = self.operator.last_batch_at.get(&shard).copied().unwrap_or(0);
             self.operator.used_at[reader] = now;
         }
@@ -81,7 +83,7 @@ impl<'a> Model<'_, 'a> {
         self.operator.used_at[reader] = self.operator.used_at[reader].max(used_at);
     }
 
-    /// Until when a group is paused, if it is.
+    /// The end of the pause of a group, if it is paused.
     pub(super) fn paused_until(&self, reader: ReaderId) -> Option<u64> {
         self.operator.paused[reader].filter(|until| self.now < *until)
     }
@@ -99,13 +101,14 @@ impl<'a> Model<'_, 'a> {
         }
     }
 
-    /// A group begins: it counts as used.
+    /// Records that a group starts: it counts as used.
     pub(super) fn group_begins(&mut self, reader: ReaderId) {
         self.operator.used_at[reader] = self.now;
     }
 
-    /// A group is deleted because a client asked for it, or because it was unused for long enough.
-    pub(super) fn group_gone(&mut self, reader: ReaderId) {
+    /// Checks that a group was deleted because a client requested it, or because it was idle long
+    /// enough.
+    pub(super) fn group_deleted(&mut self, reader: ReaderId) {
         let places = &self.timeline.places;
         let (topic, group) = places.readers.key(reader);
         let (until, used_at) = (self.operator.paused[reader].take(), self.operator.used_at[reader]);
@@ -114,9 +117,10 @@ impl<'a> Model<'_, 'a> {
         let is_asked = self.operator.delete_asked[reader]
             || self.operator.topic_delete_asked[topic]
             || source.is_some_and(|source| self.operator.topic_delete_asked[source]);
-        // Without settings the harness does not say when groups expire.
+        // Without settings, the harness does not report when groups expire.
         let Some(settings) = self.operator.settings[topic].filter(|_| !is_asked) else { return };
-        // When it was last used under an earlier epoch is known to the shard from its row alone, which is behind.
+        // The shard knows the last use under an earlier epoch only from its row, which may be out
+        // of date.
         let began_at = self.operator.epoch_began_at.get(&self.operator.shard);
         if began_at.is_some_and(|began_at| *began_at >= used_at) {
             return;
@@ -133,19 +137,20 @@ impl<'a> Model<'_, 'a> {
         if is_read || !is_idle {
             let text = places.names.key(group);
             let detail =
-                format_args!("group {text} is deleted after {idle_ms} ms without a consumer");
+                format_args!("group {text} was deleted after only {idle_ms} ms without a consumer");
             self.findings.add(NoLoss, self.seq, detail);
         }
     }
 
-    /// A dead letter is deleted because a client asked for it, or because it was kept for long enough.
+    /// Checks that a dead letter was deleted because a client requested it, or because its
+    /// retention ended.
     pub(super) fn dropped(&mut self, id: LabelId) {
         let places = &self.timeline.places;
         let name = places.labels.key(id);
         let letter = self.stored_as(id).filter(|letter| letter.put.stored.dead_letter);
         let is_again = std::mem::replace(&mut self.operator.dropped[id], true);
         let Some(letter) = letter.filter(|_| !is_again) else {
-            let detail = format_args!("{name} is deleted, and is no dead letter that is kept");
+            let detail = format_args!("{name} was deleted, but it is not an existing dead letter");
             self.findings.add(DeadLetteredOnce, self.seq, detail);
             return;
         };
@@ -155,13 +160,14 @@ impl<'a> Model<'_, 'a> {
         let kept_ms = settings.and_then(|settings| settings.dlq_retention_ms);
         let is_old = kept_ms.is_some_and(|ms| letter.at.saturating_add(ms) <= self.now);
         if !is_old && !self.operator.purge_asked[id] {
-            let detail =
-                format_args!("{name} is deleted, not old enough, and no client asked for it");
+            let detail = format_args!(
+                "dead letter {name} was deleted, but its retention has not ended and no client requested it"
+            );
             self.findings.add(DeadLetteredOnce, self.seq, detail);
         }
     }
 
-    /// A message is lost because a repair found it damaged. Then it was.
+    /// Checks that a repair gave up only a message that was damaged.
     pub(super) fn lost(&mut self, lane: LaneId, offset: u64) {
         let (places, seq) = (&self.timeline.places, self.seq);
         let is_damaged =
@@ -173,13 +179,15 @@ impl<'a> Model<'_, 'a> {
             Some(message) => self.operator.dropped[message.put.id] = true,
             None => {
                 let text = places.lane_text(lane);
-                let detail = format_args!("{text}/{offset} is given up, and nothing damaged it");
+                let detail = format_args!(
+                    "{text}/{offset} was given up by a repair, but it was not damaged"
+                );
                 self.findings.add(NoLoss, seq, detail);
             }
         }
     }
 
-    /// The message at a place was deleted or lost.
+    /// Whether the message at an offset was deleted or lost.
     pub(super) fn is_dropped(&self, cursor: CursorId, offset: u64) -> bool {
         let places = &self.timeline.places;
         let at = places.positions.find(places.cursors.key(cursor).1, offset);
@@ -191,7 +199,8 @@ impl<'a> Model<'_, 'a> {
         self.operator.purged.push(entry);
     }
 
-    /// What ended because its dead letter was deleted was deleted in the same batch.
+    /// Checks that entries that ended because their dead letter was deleted were deleted in the
+    /// same batch.
     pub(super) fn close_purges(&mut self) {
         for entry in std::mem::take(&mut self.operator.purged) {
             let places = &self.timeline.places;
@@ -199,13 +208,13 @@ impl<'a> Model<'_, 'a> {
                 self.breaks(
                     DeadLetteredOnce,
                     entry,
-                    format_args!("ends as deleted, and is not deleted"),
+                    format_args!("ended as deleted, but its dead letter was not deleted"),
                 );
             }
         }
     }
 
-    /// The retry policy that is in force for a message now.
+    /// The current retry policy of a message.
     pub(super) fn retry_of(&self, message: &Message<'a>) -> Retry {
         let stored = message.put.stored;
         let topic = self.timeline.places.names.find(&stored.topic).filter(|_| stored.follows_topic);
@@ -213,7 +222,8 @@ impl<'a> Model<'_, 'a> {
         settings.map_or(stored.retry, |settings| settings.retry)
     }
 
-    /// So many counted attempts are all that the policy allows. One that was lowered since allows fewer.
+    /// Whether `spent` attempts are all that the policy allows. A policy that was lowered since
+    /// allows fewer.
     pub(super) fn is_exhausted(&self, message: &Message<'a>, spent: u32) -> bool {
         let max = self.retry_of(message).max_attempts;
         if message.put.stored.follows_topic {
@@ -223,7 +233,8 @@ impl<'a> Model<'_, 'a> {
         }
     }
 
-    /// The same by the settings that a change in this batch has replaced: which of both came first is not recorded.
+    /// The same for the settings that were replaced in this batch: the order of both is not
+    /// recorded.
     fn was_exhausted(&self, message: &Message<'a>, spent: u32) -> bool {
         let topic = self.timeline.places.names.find(&message.put.stored.topic);
         let replaced = topic.and_then(|topic| self.operator.replaced[topic]);
@@ -232,7 +243,7 @@ impl<'a> Model<'_, 'a> {
         })
     }
 
-    /// Settings of a topic are in force from this batch on.
+    /// Applies new settings of a topic.
     pub(super) fn set(&mut self, topic: NameId, settings: &'a Settings) {
         let before = self.operator.settings[topic].replace(settings);
         self.operator.replaced[topic] = before.map(|before| (self.seq, before));

@@ -1,22 +1,22 @@
-//! Progress while faults go on: of I51 that a partition with messages and room is not forgotten while a
-//! consumer of its group waits.
+//! Checks progress while faults are active: of `EventualDrain` that a partition with deliverable
+//! messages is not forgotten while a consumer of its group waits.
 //!
-//! Judged only where the harness says how many messages may be open.
+//! Skipped without a `Limits` event.
 
 use crate::ids::{CursorId, ReaderId};
 use crate::invariant::Invariant::EventualDrain;
 use crate::timeline::Batch;
 
-use super::state::{Looked, Model};
+use super::state::{LastCheck, Model};
 
-/// How long a consumer may wait for a message that could be given to it. Longer than a node is stopped, than
-/// the disk is slow, and than a lease lasts.
+/// How long a consumer may wait for a deliverable message. Longer than a node is stopped, than the
+/// disk is slow, and than a lease lasts.
 const WAIT_MS_MAX: u64 = 30_000;
-/// How often the state is looked at.
+/// How often the state is checked.
 const LOOK_MS: u64 = 500;
 
 impl Model<'_, '_> {
-    /// A cursor of a group was given something, or put somewhere.
+    /// Records that a cursor was granted a message or was moved.
     pub(super) fn progressed(&mut self, cursor: CursorId) {
         self.progress.waited[cursor] = 0;
         self.progress.grants[self.timeline.places.cursors.key(cursor).0] += 1;
@@ -29,13 +29,13 @@ impl Model<'_, '_> {
     pub(super) fn progress_after(&mut self, batch: &Batch) {
         let Some(open_max) = self.progress.open_max else { return };
         let Batch { shard, epoch, at, .. } = *batch;
-        let last = *self.progress.shards.entry(shard).or_insert(Looked { at, epoch });
+        let last = *self.progress.shards.entry(shard).or_insert(LastCheck { at, epoch });
         let is_new = last.epoch != epoch;
         let elapsed_ms = at.saturating_sub(last.at);
         if elapsed_ms < LOOK_MS && !is_new {
             return;
         }
-        self.progress.shards.insert(shard, Looked { at, epoch });
+        self.progress.shards.insert(shard, LastCheck { at, epoch });
         let readers: Vec<ReaderId> = self.timeline.places.readers.ids().collect();
         let readers = readers.into_iter().filter(|id| self.progress.shard_of[*id] == Some(shard));
         let readers: Vec<ReaderId> = readers.collect();
@@ -61,7 +61,7 @@ impl Model<'_, '_> {
         }
     }
 
-    /// A consumer of the group holds nothing.
+    /// Whether a consumer of the group has no delivery.
     fn has_free_consumer(&self, reader: ReaderId) -> bool {
         let mut consumers = self.operator.consumers.iter();
         consumers.any(|(consumer, (of, _))| {
@@ -69,7 +69,7 @@ impl Model<'_, '_> {
         })
     }
 
-    /// A cursor has something fresh to give, and may.
+    /// Whether a cursor has a new message to deliver and may deliver it.
     fn could_give(&self, cursor: CursorId) -> bool {
         let places = &self.timeline.places;
         let (reader, lane) = places.cursors.key(cursor);
@@ -94,7 +94,7 @@ impl Model<'_, '_> {
             let state = &self.cursors[cursor];
             let (next, high) = (state.next, self.lanes[places.cursors.key(cursor).1].high);
             let detail = format_args!(
-                "{text} gives nothing for {waited} ms: {next} comes next of {high}, a consumer waits"
+                "{text} delivered nothing for {waited} ms while a consumer waited (next offset {next}, end {high})"
             );
             self.findings.add(EventualDrain, seq, detail);
         }

@@ -1,4 +1,5 @@
-//! Leases as they are renewed and as they end: I10, I13, I14, I15, I16.
+//! Checks how leases are renewed and end: `OneLease`, `AckSettlesOne`, `OneEnd`,
+//! `NoEarlyRedelivery` and `Backoff`.
 
 use crate::history::How;
 use crate::ids::EntryId;
@@ -20,7 +21,7 @@ impl Model<'_, '_> {
             | State::Acked
             | State::Dead { .. }
             | State::Passed => {
-                let detail = format_args!("has attempt {attempt} renewed, which is not leased");
+                let detail = format_args!("had attempt {attempt} renewed, which is not leased");
                 self.breaks(OneLease, entry, detail);
             }
         }
@@ -60,7 +61,8 @@ impl Model<'_, '_> {
         }
     }
 
-    /// The lease is open, or has run out and nobody else has it, or its message dies while it waits.
+    /// Checks that the lease is open, or that it has expired and was not granted again, or that its
+    /// message is dead-lettered while it waits.
     fn may_end(&mut self, entry: EntryId, attempt: u32, how: How) -> bool {
         let state = self.entries[entry];
         let last = state.attempt;
@@ -73,14 +75,15 @@ impl Model<'_, '_> {
             },
             State::Fresh => false,
             State::Acked | State::Dead { .. } | State::Passed => {
-                let detail = format_args!("ends attempt {attempt} as {how:?} after its end");
+                let detail =
+                    format_args!("had attempt {attempt} ended as {how:?} after it was settled");
                 self.breaks(OneEnd, entry, detail);
                 return false;
             }
         };
         if !is_open || attempt != last {
             let detail = format_args!(
-                "ends attempt {attempt} as {how:?}, the last is {last} and {}open",
+                "had attempt {attempt} ended as {how:?}, but the last attempt is {last} and is {}open",
                 if is_open { "" } else { "not " }
             );
             self.breaks(OneLease, entry, detail);
@@ -89,7 +92,7 @@ impl Model<'_, '_> {
         true
     }
 
-    /// Somebody asked for it, or the time has come.
+    /// Checks that a client requested the end, or that its time has come.
     fn reasoned(&mut self, entry: EntryId, how: How) {
         let now = self.now;
         let is_early = match self.entries[entry].state {
@@ -102,23 +105,27 @@ impl Model<'_, '_> {
         };
         match how {
             How::Acked if !self.was_asked(entry, |asked| asked.ack) => {
-                self.breaks(AckSettlesOne, entry, format_args!("is acked, and nobody acked it"));
+                self.breaks(
+                    AckSettlesOne,
+                    entry,
+                    format_args!("was acked, but no client acked it"),
+                );
             }
             How::Expired { .. } if is_early => {
                 self.breaks(
                     NoEarlyRedelivery,
                     entry,
-                    format_args!("expires at {now}, before its time"),
+                    format_args!("expired at {now}, before the end of its lease"),
                 );
             }
-            // There is no dead letter of a dead letter: one that failed for good is tried again.
+            // A dead letter is never dead-lettered again: after a final nack it is retried.
             How::Nacked { .. }
                 if self.is_dead_letter(entry) && self.was_asked(entry, |asked| asked.last) => {}
             How::Nacked { .. } if !self.was_asked(entry, |asked| asked.nack) => {
                 self.breaks(
                     NoEarlyRedelivery,
                     entry,
-                    format_args!("is nacked, and nobody nacked it"),
+                    format_args!("was nacked, but no client nacked it"),
                 );
             }
             How::Dead { asked: false }
@@ -127,7 +134,7 @@ impl Model<'_, '_> {
                 self.breaks(
                     NoEarlyRedelivery,
                     entry,
-                    format_args!("dies at {now}, before its time"),
+                    format_args!("was dead-lettered at {now}, before the end of its lease"),
                 );
             }
             How::Acked
@@ -143,8 +150,8 @@ impl Model<'_, '_> {
         self.message_of(entry).is_some_and(|message| message.put.stored.dead_letter)
     }
 
-    /// The wait is what the worker or the policy says. A nack that comes after the lease ran out may
-    /// leave the wait as it is.
+    /// Checks that the backoff is the one given by the worker or by the policy. A nack after the
+    /// lease expired may leave the backoff unchanged.
     fn backed_off(&mut self, entry: EntryId, due: u64, asked: bool) {
         let state = self.entries[entry];
         if matches!(state.state, State::Waiting { due: former, .. } if former == due) {
@@ -152,7 +159,7 @@ impl Model<'_, '_> {
         }
         let now = self.now;
         let Some(wait) = due.checked_sub(now) else {
-            self.breaks(Backoff, entry, format_args!("is due at {due}, and it is {now}"));
+            self.breaks(Backoff, entry, format_args!("is due at {due}, before {now}"));
             return;
         };
         let Some(message) = self.message_of(entry).filter(|_| !asked) else {
@@ -165,7 +172,10 @@ impl Model<'_, '_> {
         let cap = retry.backoff_ms.saturating_mul(doubled).min(longest);
         let cap_max = if stored.dead_letter { longest } else { cap };
         if wait < cap / 10 || wait > cap_max {
-            let detail = format_args!("waits {wait} ms, not {} to {cap_max}", cap / 10);
+            let detail = format_args!(
+                "waits {wait} ms; the backoff must be between {} and {cap_max} ms",
+                cap / 10
+            );
             self.breaks(Backoff, entry, detail);
         }
     }

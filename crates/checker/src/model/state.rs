@@ -1,4 +1,4 @@
-//! What is known after the batches that were walked.
+//! The state of the model after the batches applied so far.
 
 use std::collections::BTreeMap;
 
@@ -19,17 +19,18 @@ pub(super) struct Model<'s, 'a> {
     pub(super) positions: Column<LabelId, Option<PositionId>>,
     pub(super) cursors: Column<CursorId, CursorState>,
     pub(super) entries: Column<EntryId, EntryState>,
-    /// Live leases of each consumer.
+    /// Open leases of each consumer.
     pub(super) consumers: FastMap<u64, u64>,
     pub(super) topics_gone: Column<NameId, bool>,
     pub(super) deaths: Vec<Death<'a>>,
     pub(super) death_of: Column<LabelId, Option<usize>>,
-    /// Settlements by owner name, which may hit another attempt or generation than their sender knew.
+    /// Settlements by owner name. They may settle another attempt or generation than the sender
+    /// knew.
     pub(super) asked_by_owner: FastMap<(CursorId, u64), Verbs>,
-    /// The batch being walked.
+    /// The current batch.
     pub(super) seq: u64,
     pub(super) now: u64,
-    /// What the batch must make good before it ends.
+    /// Entries that must be consistent when the batch ends.
     pub(super) ended_as_dead: Vec<EntryId>,
     pub(super) died: Vec<usize>,
     pub(super) buried: Vec<LabelId>,
@@ -59,21 +60,21 @@ pub(super) struct Message<'a> {
     pub(super) at: u64,
 }
 
-/// A group's place in a partition.
+/// The cursor of a group in a partition.
 #[derive(Clone, Default)]
 pub(super) struct CursorState {
-    /// Its generation, while topic and group are there.
+    /// Its generation, while the topic and group exist.
     pub(super) life: Option<LifeId>,
     /// The greatest generation it ever had.
     pub(super) generation: u64,
     /// First offset of this generation.
     pub(super) start: u64,
-    /// First offset never looked at.
+    /// First offset that was never read.
     pub(super) next: u64,
     pub(super) leased: u64,
     pub(super) waiting: u64,
     pub(super) settled: u64,
-    /// What was granted in this generation.
+    /// Entries granted in this generation.
     pub(super) granted: Vec<EntryId>,
 }
 
@@ -83,23 +84,24 @@ pub(super) struct EntryState {
     pub(super) state: State,
     /// The last attempt granted; 0 = none.
     pub(super) attempt: u32,
-    /// Of those, the ones given back.
+    /// How many of them were given back.
     pub(super) returned: u32,
     pub(super) asked: Verbs,
-    /// The batch that says why it is dead.
+    /// The batch that recorded the reason.
     pub(super) died: Option<u64>,
-    /// How often it could be granted in all when its last attempt failed.
+    /// The attempt limit when its last attempt failed.
     pub(super) limit: Option<u32>,
 }
 
 impl EntryState {
-    /// Attempts that count. In a history in which attempts begin anew more may have been given back.
+    /// Counted attempts. In a history in which attempts restart, more may have been given back than
+    /// granted.
     pub(super) fn spent(&self) -> u32 {
         self.attempt.saturating_sub(self.returned)
     }
 }
 
-/// Where a message is in its life.
+/// The state of a message in a group.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(super) enum State {
     #[default]
@@ -113,7 +115,7 @@ pub(super) enum State {
         is_expired: bool,
     },
     Acked,
-    /// `seq` is the batch.
+    /// `seq` is the batch that dead-lettered it.
     Dead {
         is_asked: bool,
         seq: u64,
@@ -121,12 +123,13 @@ pub(super) enum State {
     Passed,
 }
 
-/// Takes one away. A history in which a generation comes back has nothing to take from.
+/// Decrements, stopping at 0. In a history in which a generation repeats, the counter may already
+/// be 0.
 pub(super) fn lower(n: &mut u64) {
     *n = n.saturating_sub(1);
 }
 
-/// Which settlements were asked for.
+/// The settlements that clients requested.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Verbs {
     pub(super) ack: bool,
@@ -153,38 +156,38 @@ pub(super) struct ShardState {
     pub(super) now: u64,
 }
 
-/// A message that died in a group.
+/// A message that was dead-lettered in a group.
 pub(super) struct Death<'a> {
     pub(super) entry: EntryId,
     pub(super) reason: &'a str,
     /// The dead letter.
     pub(super) id: LabelId,
-    /// Attempts that counted.
+    /// Counted attempts.
     pub(super) spent: u32,
     /// The batch.
     pub(super) seq: u64,
 }
 
-/// What operators have done so far.
+/// The actions of operators so far.
 pub(super) struct Operator<'a> {
     pub(super) settings: Column<NameId, Option<&'a Settings>>,
-    /// What the last change of settings replaced, and the event in which it did.
+    /// The settings before the last change, and the event of the change.
     pub(super) replaced: Column<NameId, Option<(u64, &'a Settings)>>,
-    /// Until when a group is paused, while it is.
+    /// The end of the pause, while a group is paused.
     pub(super) paused: Column<ReaderId, Option<u64>>,
     /// Dead letters that were deleted.
     pub(super) dropped: Column<LabelId, bool>,
     pub(super) purge_asked: Column<LabelId, bool>,
     pub(super) delete_asked: Column<ReaderId, bool>,
     pub(super) topic_delete_asked: Column<NameId, bool>,
-    /// Consumers that take part, with their group and shard.
+    /// Connected consumers, with their group and shard.
     pub(super) consumers: FastMap<u64, (ReaderId, u32)>,
     pub(super) left: FastSet<u64>,
-    /// When a consumer was last known to read a group, by the clock of the batches.
+    /// When a consumer last read a group, by the clock of the batches.
     pub(super) used_at: Column<ReaderId, u64>,
-    /// When the epoch of each shard began, but for the first.
+    /// When the current epoch of each shard began, except the first.
     pub(super) epoch_began_at: BTreeMap<u32, u64>,
-    /// When each shard had its last batch.
+    /// The time of the last batch of each shard.
     pub(super) last_batch_at: BTreeMap<u32, u64>,
     /// Entries that ended in this batch because their dead letter was deleted.
     pub(super) purged: Vec<EntryId>,
@@ -215,18 +218,18 @@ impl Operator<'_> {
 
 pub(super) struct Progress {
     pub(super) open_max: Option<u64>,
-    pub(super) shards: FastMap<u32, Looked>,
+    pub(super) shards: FastMap<u32, LastCheck>,
     /// The shard of each group, once a batch has shown it.
     pub(super) shard_of: Column<ReaderId, Option<u32>>,
     pub(super) cursors_of: Column<ReaderId, Vec<CursorId>>,
-    /// Grants to each group since the last look.
+    /// Grants to each group since the last check.
     pub(super) grants: Column<ReaderId, u64>,
     pub(super) waited: Column<CursorId, u64>,
 }
 
-/// The last look at a shard.
+/// The last check of a shard.
 #[derive(Clone, Copy)]
-pub(super) struct Looked {
+pub(super) struct LastCheck {
     pub(super) at: u64,
     pub(super) epoch: u64,
 }

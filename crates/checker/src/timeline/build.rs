@@ -1,4 +1,4 @@
-//! From events to a timeline.
+//! Builds a timeline from events.
 
 use crate::history::{Commit, DeadLetter, Event, Op, Produce, Reply, Start, What};
 use crate::ids::{CallId, Column, CommitId, FastMap};
@@ -9,9 +9,9 @@ use super::{
     Ask, Batch, Call, Counted, Letter, Moment, Outcome, Places, Seen, Send, Settle, Timeline,
 };
 
-/// Reads the events, in order of `seq` whatever order they come in.
-pub(super) fn tell(events: &[Event]) -> Timeline<'_> {
-    let mut teller = Teller::new(events.len());
+/// Reads the events in the order of `seq`. They may be unsorted.
+pub(super) fn build(events: &[Event]) -> Timeline<'_> {
+    let mut teller = Builder::new(events.len());
     if events.is_sorted_by_key(|event| event.seq) {
         events.iter().for_each(|event| teller.event(event));
     } else {
@@ -22,12 +22,12 @@ pub(super) fn tell(events: &[Event]) -> Timeline<'_> {
     teller.finish()
 }
 
-struct Teller<'a> {
+struct Builder<'a> {
     timeline: Timeline<'a>,
     call_ids: FastMap<u64, CallId>,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> Builder<'a> {
     fn new(n_events: usize) -> Self {
         let timeline = Timeline {
             moments: Vec::with_capacity(n_events),
@@ -90,7 +90,7 @@ impl<'a> Teller<'a> {
             What::Committed { shard, epoch, batch, now, facts } => {
                 let from = self.timeline.steps.len();
                 for fact in facts {
-                    facts::tell(&mut self.timeline, &self.call_ids, fact);
+                    facts::build(&mut self.timeline, &self.call_ids, fact);
                 }
                 self.moment(event, Seen::Committed(self.timeline.batches.len()));
                 self.timeline.batches.push(Batch {
@@ -119,7 +119,7 @@ impl<'a> Teller<'a> {
                 self.moment(event, Seen::Written { entry, attempt });
             }
             What::Left { consumer } => self.moment(event, Seen::Left(*consumer)),
-            // Other judges read them as they are.
+            // Other checks read the event itself.
             What::Corrupted { topic, partition, from, to, .. } => {
                 let lane = self.timeline.places.lane(topic, *partition);
                 self.timeline.corrupted.push((seq, lane, *from..*to));

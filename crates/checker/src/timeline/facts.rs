@@ -1,4 +1,4 @@
-//! From facts to steps.
+//! Converts facts to steps.
 
 use crate::history::{Fact, How, Stored};
 use crate::ids::{CallId, FastMap};
@@ -7,7 +7,7 @@ use crate::report::Counts;
 use super::{Places, Put, Step, Timeline};
 
 /// Adds a fact to the timeline.
-pub(super) fn tell<'a>(timeline: &mut Timeline<'a>, calls: &FastMap<u64, CallId>, fact: &'a Fact) {
+pub(super) fn build<'a>(timeline: &mut Timeline<'a>, calls: &FastMap<u64, CallId>, fact: &'a Fact) {
     count(&mut timeline.counts, fact);
     let places = &mut timeline.places;
     if let Fact::GroupMade { topic, group, cursors } = fact {
@@ -168,7 +168,7 @@ fn put<'a>(places: &mut Places<'a>, stored: &'a Stored) -> Put<'a> {
     }
 }
 
-/// Without a wildcard, so that a new kind of fact is not forgotten above.
+/// Has no wildcard, so that a new kind of fact is not forgotten above.
 fn count(counts: &mut Counts, fact: &Fact) {
     counts.facts += 1;
     match fact {

@@ -1,8 +1,9 @@
-//! A history with every name turned into a number, in the order of `seq`.
+//! A history in the order of `seq`, with every name replaced by a number.
 //!
-//! 1. `moments` holds what judges must see in order: calls, answers, deliveries, commits.
-//! 2. A call knows its outcome from the start, so that a judge can look ahead.
-//! 3. Nothing is judged here. What makes no sense (an answer without a call) is left out.
+//! 1. `moments` holds the events that checks must see in order: calls, replies, deliveries and
+//!    commits.
+//! 2. A call has its outcome from the start, so a check can look ahead.
+//! 3. Nothing is checked here. Invalid events, such as a reply without a call, are ignored.
 
 mod build;
 mod facts;
@@ -12,7 +13,7 @@ use std::ops::Range;
 
 use crate::history::{
     self, Begin, Content, Counters, DeadLetter, Decision, Delivery, Event, Finish, Granted, How,
-    Name, Record, Right, Settings, Shown, Start, Status, Stored, Verb,
+    MessageStatus, Name, Record, Right, Settings, Start, Status, Stored, Verb,
 };
 use crate::ids::{
     CallId, Column, CommitId, CursorId, EffectId, EntryId, IdentityId, LabelId, LaneId, LifeId,
@@ -22,7 +23,7 @@ use crate::report::Counts;
 
 pub(crate) use places::Places;
 
-/// A history, ready to be judged.
+/// A history, ready to be checked.
 pub(crate) struct Timeline<'a> {
     /// Calls, answers, deliveries and commits in order.
     pub(crate) moments: Vec<Moment<'a>>,
@@ -34,36 +35,37 @@ pub(crate) struct Timeline<'a> {
     pub(crate) batches: Vec<Batch>,
     /// The facts of all batches, in order.
     pub(crate) steps: Vec<Step<'a>>,
-    /// Counters that nodes showed, in order.
+    /// Counters that nodes reported, in order.
     pub(crate) counted: Vec<Counted<'a>>,
-    /// Dead letters that were there in the end.
+    /// Dead letters that existed at the end.
     pub(crate) dead_letters: Vec<Letter<'a>>,
-    /// How many messages of a shard may be open, if the harness says so.
+    /// The maximum number of open messages of a shard, if the harness reports it.
     pub(crate) open_max: Option<u64>,
     /// Offsets of lanes whose messages the harness damaged, and since which event.
     pub(crate) corrupted: Vec<(u64, LaneId, Range<u64>)>,
-    /// When the faults stopped.
+    /// The event at which the faults ended.
     pub(crate) healed: Option<u64>,
-    /// When the run was over.
+    /// The event at which the run ended.
     pub(crate) ended: Option<u64>,
-    /// What the numbers stand for.
+    /// The names behind the numbers.
     pub(crate) places: Places<'a>,
-    /// How much there is.
+    /// The size of the history.
     pub(crate) counts: Counts,
 }
 
 impl<'a> Timeline<'a> {
-    /// Reads the events.
+    /// Builds a timeline.
     pub(crate) fn of(events: &'a [Event]) -> Self {
-        build::tell(events)
+        build::build(events)
     }
 
-    /// The harness saw commits.
+    /// Whether the history has commits.
     pub(crate) fn has_facts(&self) -> bool {
         !self.batches.is_empty()
     }
 
-    /// What a call settles, by itself or as a commit; not if it is told that a commit was done before.
+    /// The settlement of a call, on its own or in a commit. `None` if the reply reports that the
+    /// commit was done before.
     pub(crate) fn settled_by(&self, call: CallId) -> Option<Settle<'a>> {
         let is_repeat =
             matches!(self.calls[call].outcome, Outcome::Committed { repeated: true, .. });
@@ -84,25 +86,25 @@ impl<'a> Timeline<'a> {
     }
 }
 
-/// Something at its place in the order.
+/// An event in order.
 pub(crate) struct Moment<'a> {
-    /// Where.
+    /// Its `seq`.
     pub(crate) seq: u64,
-    /// Who saw it.
+    /// The process that observed it.
     pub(crate) process: u32,
-    /// What.
+    /// The event.
     pub(crate) seen: Seen<'a>,
 }
 
-/// What judges must see in order.
+/// An event that checks must see in order.
 pub(crate) enum Seen<'a> {
     /// A call was sent.
     Invoked(CallId),
-    /// Its outcome came.
+    /// The call ended.
     Answered(CallId),
     /// A delivery was read.
     Delivered { entry: EntryId, id: LabelId, delivery: &'a Delivery },
-    /// A batch, by its place in `batches`.
+    /// A batch was committed: its index in `batches`.
     Committed(usize),
     /// A delivery was written to its consumer.
     Written { entry: EntryId, attempt: u32 },
@@ -114,26 +116,26 @@ pub(crate) enum Seen<'a> {
 pub(crate) struct Call<'a> {
     /// When it was sent.
     pub(crate) invoked: u64,
-    /// When it ended; the end of time if it did not.
+    /// When it ended; `u64::MAX` if it did not.
     pub(crate) answered: u64,
-    /// What was asked.
+    /// The request.
     pub(crate) ask: Ask<'a>,
-    /// What came of it.
+    /// The outcome.
     pub(crate) outcome: Outcome<'a>,
 }
 
-/// What a client asked for.
+/// A request of a client.
 #[derive(Clone, Copy)]
 pub(crate) enum Ask<'a> {
     /// Store a message.
     Produce(Send<'a>),
     /// Settle or renew a delivery.
     Settle(Settle<'a>),
-    /// Create a group that starts there.
+    /// Create a group with this start.
     CreateGroup(ReaderId, Start),
-    /// Remove a group.
+    /// Delete a group.
     DeleteGroup(ReaderId),
-    /// Remove a topic.
+    /// Delete a topic.
     DeleteTopic(NameId),
     /// Move a cursor.
     Seek(CursorId),
@@ -141,27 +143,27 @@ pub(crate) enum Ask<'a> {
     SeekAll(ReaderId, Start),
     /// Delete dead letters, or only count them.
     Purge { ids: &'a [Name], dry_run: bool },
-    /// Where messages of a partition are.
+    /// Read the state of the messages of a partition.
     Inspect(LaneId),
-    /// Where a pointer leads.
+    /// Read a pointer.
     ReadPointer { topic: NameId, name: &'a str },
     /// Read the settings of a topic, or change them.
     Settings(NameId),
-    /// Something that was issued before a restore.
+    /// Use something that was issued before a restore.
     Outdated,
-    /// Bring back this dead letter.
+    /// Redrive this dead letter.
     Redrive(LabelId),
     /// Begin an effect.
     Begin { effect: EffectId, begin: &'a Begin },
-    /// Say how it ended.
+    /// Report its outcome.
     Finish { effect: EffectId, right: &'a Right, status: Status, outcome: &'a str },
-    /// More time for it.
+    /// Extend its right.
     ExtendEffect { effect: EffectId, right: &'a Right },
-    /// A person says how it ended.
+    /// Resolve it as an operator.
     Resolve { effect: EffectId, fence: u64, status: Status, outcome: &'a str },
     /// Settle, finish and produce at once.
     Commit(CommitId),
-    /// Nothing that is judged.
+    /// A request that is not checked.
     Other,
 }
 
@@ -169,11 +171,11 @@ pub(crate) enum Ask<'a> {
 pub(crate) struct Commit<'a> {
     /// The delivery and its end.
     pub(crate) settle: Settle<'a>,
-    /// How effects ended.
+    /// The outcomes of effects.
     pub(crate) finishes: Vec<(EffectId, &'a Finish)>,
-    /// What follows.
+    /// The messages to produce.
     pub(crate) produce: Vec<Send<'a>>,
-    /// All of it, to be compared.
+    /// The whole request, to compare repeats.
     pub(crate) asked: &'a history::Commit,
     /// Its lease was issued before a restore.
     pub(crate) is_outdated: bool,
@@ -182,94 +184,94 @@ pub(crate) struct Commit<'a> {
 /// A produce.
 #[derive(Clone, Copy)]
 pub(crate) struct Send<'a> {
-    /// Where to.
+    /// The topic.
     pub(crate) topic: NameId,
-    /// What.
+    /// The content.
     pub(crate) content: &'a Content,
-    /// Whose.
+    /// The tenant.
     pub(crate) tenant: NameId,
     /// Its key, with topic and tenant.
     pub(crate) identity: Option<IdentityId>,
     /// The key alone.
     pub(crate) key: Option<NameId>,
-    /// The topic it names as its own.
+    /// The topic that the message names, if any.
     pub(crate) target: Option<NameId>,
-    /// How large.
+    /// The size in bytes.
     pub(crate) size: u64,
 }
 
 /// A settlement.
 #[derive(Clone, Copy)]
 pub(crate) struct Settle<'a> {
-    /// Of what.
+    /// The entry.
     pub(crate) entry: EntryId,
-    /// Of which attempt.
+    /// The attempt.
     pub(crate) attempt: u32,
-    /// How.
+    /// The verb.
     pub(crate) verb: &'a Verb,
-    /// In the unfenced form.
+    /// By owner name, which is not fenced.
     pub(crate) by_owner: bool,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome<'a> {
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
-    /// Nothing happened.
+    /// Rejected: nothing happened.
     Refused { code: &'a str, state: Option<&'a str> },
-    /// It is stored there.
+    /// The message is stored at this position.
     Produced { id: LabelId, at: PositionId, deduplicated: bool },
-    /// So many dead letters are deleted, or would be.
+    /// This number of dead letters was deleted, or would be in a dry run.
     Purged { count: u64 },
-    /// Messages are there.
-    Inspected(&'a [Shown]),
-    /// A pointer leads there.
+    /// The states of messages.
+    Inspected(&'a [MessageStatus]),
+    /// The location of a pointer.
     Pointer(&'a str),
-    /// A topic has these settings.
+    /// The settings of a topic.
     Settings(&'a str),
-    /// The dead letter is on its way again.
+    /// The dead letter was redriven.
     Redriven { new: LabelId, already: bool },
-    /// So the effect that is shown stands.
+    /// The decision about an effect.
     Began { decision: Decision, effect: EffectId, right: &'a Right, outcome: &'a str },
-    /// All of a commit is done; the messages as far as they have an id.
+    /// The commit is done. `produced` has the ids that are known.
     Committed { produced: &'a [Option<Name>], repeated: bool },
-    /// It happened.
+    /// It succeeded.
     Done,
 }
 
 impl Outcome<'_> {
-    /// Nothing happened, for certain.
+    /// Whether it certainly did not happen.
     pub(crate) fn is_refused(self) -> bool {
         matches!(self, Outcome::Refused { .. })
     }
 
-    /// Nothing happened, and whoever says so looked: not that nobody was there to ask.
+    /// Whether the ledger rejected it, as opposed to no node being available.
     pub(crate) fn is_refused_by_the_ledger(self) -> bool {
         matches!(self, Outcome::Refused { code, .. } if code != "UNAVAILABLE")
     }
 
-    /// Nobody knows.
+    /// Whether the outcome is unknown.
     pub(crate) fn is_unknown(self) -> bool {
         matches!(self, Outcome::Unknown)
     }
 
-    /// It happened, for certain.
+    /// Whether it certainly happened.
     pub(crate) fn is_done(self) -> bool {
         !self.is_refused() && !self.is_unknown()
     }
 }
 
-/// A commit.
+/// A committed batch.
 #[derive(Clone)]
 pub(crate) struct Batch {
-    /// Where in the order.
+    /// Its `seq`.
     pub(crate) seq: u64,
     /// When it was observed, by the harness's clock.
     pub(crate) at: u64,
-    /// Of which shard.
+    /// The shard.
     pub(crate) shard: u32,
-    /// By which ownership.
+    /// The epoch.
     pub(crate) epoch: u64,
     /// Its number in the shard.
     pub(crate) number: u64,
@@ -279,8 +281,8 @@ pub(crate) struct Batch {
     steps: Range<usize>,
 }
 
-/// A fact. What a lease names has become its entry and attempt; a group that is made has become one
-/// step for each of its cursors, calls that were decided one for each.
+/// A fact with its names replaced by numbers: a lease becomes its entry and attempt, a created
+/// group one step per cursor, and decided calls one step each.
 pub(crate) enum Step<'a> {
     Stored(Put<'a>),
     Deduplicated { identity: IdentityId, id: LabelId },
@@ -312,61 +314,62 @@ pub(crate) enum Step<'a> {
     CameBack { id: LabelId },
 }
 
-/// A message that was stored.
+/// A stored message.
 #[derive(Clone, Copy)]
 pub(crate) struct Put<'a> {
-    /// Where.
+    /// Its position.
     pub(crate) at: PositionId,
     /// Its id.
     pub(crate) id: LabelId,
-    /// Whose.
+    /// Its tenant.
     pub(crate) tenant: NameId,
-    /// Its key with topic and tenant, and until when it is taken. Dead letters and redriven messages
-    /// carry a key but do not take it.
+    /// Its key with topic and tenant, and the end of the dedupe window. `None` for dead letters and
+    /// redriven messages, which carry a key but do not hold it.
     pub(crate) identity: Option<(IdentityId, u64)>,
     /// The key alone.
     pub(crate) key: Option<NameId>,
     /// Only for this group.
     pub(crate) for_group: Option<NameId>,
-    /// The rest.
+    /// The remaining fields.
     pub(crate) stored: &'a Stored,
 }
 
-/// Counters that a node showed.
+/// Counters that a node reported.
 pub(crate) struct Counted<'a> {
-    /// Where in the order.
+    /// The `seq` of the report.
     pub(crate) seq: u64,
-    /// Of what.
+    /// The cursor.
     pub(crate) cursor: CursorId,
-    /// As of which batch.
+    /// The batch that they reflect.
     pub(crate) batch: Option<u64>,
-    /// The numbers.
+    /// The counters.
     pub(crate) counters: &'a Counters,
 }
 
-/// A dead letter that was there in the end.
+/// A dead letter that existed at the end.
 pub(crate) struct Letter<'a> {
-    /// Where in the order.
+    /// The `seq` of the event.
     pub(crate) seq: u64,
     /// Its own id.
     pub(crate) id: LabelId,
-    /// Where the message lay that died.
+    /// The position of the message that failed.
     pub(crate) at: PositionId,
-    /// In which group it died.
+    /// The cursor of the group in which it failed.
     pub(crate) cursor: CursorId,
-    /// The id it had there.
+    /// The id of the message that failed.
     pub(crate) origin: LabelId,
     /// Its idempotency key.
     pub(crate) key: Option<NameId>,
-    /// What it was sent again as.
+    /// The message it was redriven as.
     pub(crate) redriven: Option<LabelId>,
-    /// The rest.
+    /// The remaining fields.
     pub(crate) letter: &'a DeadLetter,
 }
 
 impl Letter<'_> {
-    /// It is no message of its topic but one that a commit there sent to another shard, in vain.
-    pub(crate) fn has_come_back(&self) -> bool {
+    /// Whether it is a message that a commit of this topic sent to another shard, which rejected
+    /// it.
+    pub(crate) fn is_undeliverable(&self) -> bool {
         &*self.letter.reason == "undeliverable"
     }
 }

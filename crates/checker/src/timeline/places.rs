@@ -1,4 +1,4 @@
-//! The tables behind the numbers, and how places are called in a report.
+//! The tables behind the numbers, and the text of each place in a report.
 
 use std::{fmt, ptr};
 
@@ -31,14 +31,14 @@ pub(crate) struct Places<'a> {
     /// (tenant, scope, key).
     pub(crate) effects: Table<EffectId, (NameId, NameId, NameId)>,
     entry_positions: Vec<PositionId>,
-    /// The id last seen at each position: most looks find it there again.
+    /// The id last seen at each position. Most lookups return it again.
     labels_at: Vec<Option<LabelId>>,
-    /// Shortens the way from names to a life: one step instead of four.
+    /// A shortcut from names to a life: one lookup instead of four.
     lives_by_name: FastMap<(NameId, NameId, u32, u64), LifeId>,
 }
 
 impl<'a> Places<'a> {
-    /// Nothing named yet.
+    /// Creates empty tables.
     pub(super) fn new() -> Self {
         Self {
             names: Names::new(),
@@ -57,20 +57,20 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The partition of a topic.
+    /// Returns the partition of a topic.
     pub(super) fn lane(&mut self, topic: &'a str, partition: u32) -> LaneId {
         let topic = self.names.id(topic);
         self.lanes.id((topic, partition))
     }
 
-    /// The group of a topic.
+    /// Returns the group of a topic.
     pub(super) fn reader(&mut self, topic: &'a str, group: &'a str) -> ReaderId {
         let topic = self.names.id(topic);
         let group = self.names.id(group);
         self.readers.id((topic, group))
     }
 
-    /// The group's place in a partition.
+    /// Returns the cursor of a group in a partition.
     pub(super) fn cursor(&mut self, topic: &'a str, group: &'a str, partition: u32) -> CursorId {
         let reader = self.reader(topic, group);
         let topic = self.readers.key(reader).0;
@@ -78,13 +78,13 @@ impl<'a> Places<'a> {
         self.cursors.id((reader, lane))
     }
 
-    /// An offset of a partition.
+    /// Returns an offset of a partition.
     pub(super) fn position(&mut self, topic: &'a str, partition: u32, offset: u64) -> PositionId {
         let lane = self.lane(topic, partition);
         self.positions.id(lane, offset)
     }
 
-    /// One generation of a cursor.
+    /// Returns one generation of a cursor.
     pub(super) fn life(
         &mut self,
         topic: &'a str,
@@ -102,7 +102,7 @@ impl<'a> Places<'a> {
         life
     }
 
-    /// A message as one life of a cursor sees it.
+    /// Returns a message as seen by one generation of a cursor.
     pub(super) fn entry(&mut self, life: LifeId, offset: u64) -> EntryId {
         let entry = self.entries.id(life, offset);
         if entry.index() == self.entry_positions.len() {
@@ -113,19 +113,19 @@ impl<'a> Places<'a> {
         entry
     }
 
-    /// The entry that a lease names.
+    /// Returns the entry that a lease names.
     pub(super) fn leased(&mut self, lease: &'a Lease) -> EntryId {
         let life = self.life(&lease.topic, &lease.group, lease.partition, lease.generation);
         self.entry(life, lease.offset)
     }
 
-    /// The effect of that name.
+    /// Returns the number of an effect.
     pub(super) fn effect(&mut self, effect: &'a Effect) -> EffectId {
         let (tenant, scope) = (self.names.id(&effect.tenant), self.names.id(&effect.scope));
         self.effects.id((tenant, scope, self.names.id(&effect.key)))
     }
 
-    /// The id of the message at a position.
+    /// Returns the id of the message at a position.
     pub(super) fn label_at(&mut self, at: PositionId, text: &'a str) -> LabelId {
         if self.labels_at.len() <= at.index() {
             self.labels_at.resize(at.index() + 1, None);
@@ -136,7 +136,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The life of a cursor in which the entry is.
+    /// Returns the generation of a cursor that an entry belongs to.
     pub(crate) fn life_of(&self, entry: EntryId) -> LifeId {
         self.entries.key(entry).0
     }
@@ -156,7 +156,7 @@ impl<'a> Places<'a> {
         self.lives.key(self.life_of(entry)).1
     }
 
-    /// Where the message of an entry lies.
+    /// The position of the message of an entry.
     pub(crate) fn position_of(&self, entry: EntryId) -> PositionId {
         self.entry_positions[entry.index()]
     }
@@ -176,7 +176,7 @@ impl<'a> Places<'a> {
         self.cursors.ids().filter(move |cursor| self.cursors.key(*cursor).0 == reader)
     }
 
-    /// The cursors that go when `topic` goes: they read it or its dead letters.
+    /// The cursors that are deleted with `topic`: those that read it or its dead letters.
     pub(crate) fn cursors_on(&self, topic: NameId) -> impl Iterator<Item = CursorId> + '_ {
         self.cursors.ids().filter(move |cursor| {
             let read = self.topic_of(*cursor);
@@ -233,8 +233,8 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The table of names. Harnesses share the text of a name between events, so that most names are known
-/// by where their text lies.
+/// The table of names. Harnesses share the text of a name between events, so most names are
+/// recognised by the address of their text.
 pub(crate) struct Names<'a> {
     table: Table<NameId, &'a str>,
     recent: [Option<(&'a str, NameId)>; RECENT_NAMES],
@@ -247,7 +247,7 @@ impl<'a> Names<'a> {
         Self { table: Table::new(), recent: [None; RECENT_NAMES] }
     }
 
-    /// The number of a name.
+    /// Returns the number of a name, adding it if it is new.
     pub(super) fn id(&mut self, name: &'a str) -> NameId {
         let slot = name.as_ptr().addr() / 16 % RECENT_NAMES;
         match self.recent[slot] {
@@ -260,17 +260,17 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The number of a name, if the history has it.
+    /// Returns the number of a name, if the history contains it.
     pub(crate) fn find(&self, name: &'a str) -> Option<NameId> {
         self.table.find(name)
     }
 
-    /// What `id` stands for.
+    /// Returns the name of `id`.
     pub(crate) fn key(&self, id: NameId) -> &'a str {
         self.table.key(id)
     }
 
-    /// A column that says `value` of every name.
+    /// Creates a column with `value` for every name.
     pub(crate) fn column<V: Clone>(&self, value: V) -> Column<NameId, V> {
         self.table.column(value)
     }

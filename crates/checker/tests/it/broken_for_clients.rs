@@ -1,4 +1,4 @@
-//! Histories that break a promise, where only clients were watched.
+//! Histories that violate an invariant, with only client events recorded.
 
 use driftq_checker::Invariant::{self, *};
 use driftq_checker::history::{Decision, Reply, Status, Verb, What};
@@ -39,7 +39,7 @@ const CASES: &[(&[Invariant], Case)] = &[
 ];
 
 #[test]
-fn every_bad_history_breaks_its_promise_and_no_other() {
+fn every_bad_history_violates_exactly_its_invariants() {
     for (broken, case) in CASES {
         assert_breaks(broken, *case);
     }

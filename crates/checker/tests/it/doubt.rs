@@ -1,4 +1,4 @@
-//! An unknown outcome is never held against the system.
+//! An unknown outcome is never reported as a violation.
 
 use driftq_checker::history::{Decision, How, Status, Verb};
 
@@ -6,7 +6,7 @@ use crate::assert_clean;
 use crate::tale::{Tale, redrive};
 use crate::tale_of_effects::{begin, finish};
 
-/// Tells a history with and without its commits.
+/// Checks a history with and without its commits.
 fn assert_clean_both_ways(tell: fn(&mut Tale)) {
     let mut tale = Tale::new();
     tell(&mut tale);
@@ -46,7 +46,7 @@ fn a_lost_ack_may_have_happened() {
 }
 
 #[test]
-fn a_lost_ack_may_happen_after_its_sender_gave_up() {
+fn a_lost_ack_may_happen_after_its_sender_timed_out() {
     assert_clean_both_ways(|tale| {
         tale.makes_group();
         tale.produces(1);
@@ -59,7 +59,7 @@ fn a_lost_ack_may_happen_after_its_sender_gave_up() {
 }
 
 #[test]
-fn a_call_without_an_end_is_unknown() {
+fn a_call_without_a_reply_is_unknown() {
     assert_clean_both_ways(|tale| {
         tale.makes_group();
         tale.sends(1);
@@ -72,7 +72,7 @@ fn a_call_without_an_end_is_unknown() {
 }
 
 #[test]
-fn a_lost_produce_may_be_seen() {
+fn a_lost_produce_may_be_delivered() {
     assert_clean_both_ways(|tale| {
         tale.makes_group();
         let call = tale.sends(1);
@@ -85,7 +85,7 @@ fn a_lost_produce_may_be_seen() {
 }
 
 #[test]
-fn a_lost_produce_may_never_be_seen() {
+fn a_lost_produce_may_never_be_delivered() {
     assert_clean_both_ways(|tale| {
         tale.makes_group();
         let call = tale.sends(1);
@@ -95,7 +95,7 @@ fn a_lost_produce_may_never_be_seen() {
 }
 
 #[test]
-fn a_lost_produce_that_is_sent_again_may_be_there_twice() {
+fn a_lost_produce_that_is_retried_may_be_stored_twice() {
     assert_clean_both_ways(|tale| {
         tale.makes_group();
         let call = tale.sends(1);
@@ -112,7 +112,7 @@ fn a_lost_produce_that_is_sent_again_may_be_there_twice() {
 }
 
 #[test]
-fn a_lost_redrive_may_have_made_its_message() {
+fn a_lost_redrive_may_have_stored_its_message() {
     assert_clean_both_ways(|tale| {
         tale.makes_group();
         tale.produces(1);

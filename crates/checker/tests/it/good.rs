@@ -1,4 +1,4 @@
-//! Histories in which all is well.
+//! Histories without violations.
 
 use driftq_checker::check;
 use driftq_checker::history::{
@@ -14,7 +14,7 @@ use crate::tale::{
 use crate::tale_of_commits::{arrived_there, came_back, commit, committed};
 use crate::tale_of_effects::{TTL_MS, begin, finish};
 
-/// Everything that can happen, once.
+/// Every kind of event, once.
 pub(crate) fn everything(tale: &mut Tale) {
     tale.makes_group();
     deduplicates(tale);
@@ -29,7 +29,7 @@ pub(crate) fn everything(tale: &mut Tale) {
     is_counted_and_over(tale);
 }
 
-/// Offset 0.
+/// Offset 0 is deduplicated.
 fn deduplicates(tale: &mut Tale) {
     let until = tale.now + 600_000;
     let call = tale.sends_keyed(1, "order-77");
@@ -80,7 +80,7 @@ fn takes_several_attempts(tale: &mut Tale) {
     tale.acks(1, 4);
 }
 
-/// Offset 2: acked after its lease ran out, before anybody else had it.
+/// Offset 2 is acked after its lease expired and before it is redelivered.
 fn comes_late(tale: &mut Tale) {
     tale.produces(3);
     tale.leases(2, 1);
@@ -90,7 +90,7 @@ fn comes_late(tale: &mut Tale) {
     tale.acks(2, 1);
 }
 
-/// Offsets 3 to 6: final, exhausted, past its deadline before and after it was delivered.
+/// Offsets 3 to 6: rejected, exhausted, and past the deadline before and after a delivery.
 fn dies_in_every_way(tale: &mut Tale) {
     tale.produces(4);
     tale.leases(3, 1);
@@ -116,7 +116,7 @@ fn dies_in_every_way(tale: &mut Tale) {
     tale.commits([ended(7, 1, dead), died(7, 1, "deadline", 4), buried(8, 4)]);
 }
 
-/// Dead letter 0 comes back as offset 8.
+/// Dead letter 0 is redriven as offset 8.
 fn is_redriven(tale: &mut Tale) {
     let new = tale.redrives(0, 4);
     let call = tale.asks(redrive(0));
@@ -127,7 +127,8 @@ fn is_redriven(tale: &mut Tale) {
     tale.acks(new, 1);
 }
 
-/// Offset 9, in a group that starts at the redriven message and passes it by. Then it is deleted.
+/// Offset 9, in a group that starts at the redriven message and skips it. The group is then
+/// deleted.
 fn has_another_group(tale: &mut Tale) {
     let mailer: Name = "mailer".into();
     let (topic, group) = (orders(), mailer.clone());
@@ -152,7 +153,7 @@ fn has_another_group(tale: &mut Tale) {
     tale.is_done(call, Reply::Ok);
 }
 
-/// Offset 10 is leased when the cursor goes back to 9: both are read again, as generation 3.
+/// Offset 10 is leased when the cursor moves back to 9. Both are redelivered under generation 3.
 fn is_moved(tale: &mut Tale) {
     tale.produces(11);
     tale.leases(10, 1);
@@ -181,7 +182,7 @@ fn is_moved(tale: &mut Tale) {
     }
 }
 
-/// An effect that is in doubt, taken again, over, and begun anew after its time.
+/// An effect is in doubt, retried, finished, and begun again after it expired.
 fn has_effects(tale: &mut Tale) {
     tale.executes(1);
     let call = tale.asks(begin(|_| ()));
@@ -200,7 +201,8 @@ fn has_effects(tale: &mut Tale) {
     tale.finishes(1, Status::FailedFinal, "declined");
 }
 
-/// Offset 11 is committed with 12, with a message for another shard, and with one that it will not have.
+/// Offset 11 is committed with 12, a message for another shard, and one that the other shard
+/// rejects.
 fn has_a_commit(tale: &mut Tale) {
     let lease = Lease { generation: 3, ..lease(11, 1) };
     tale.produces(12);
@@ -253,7 +255,7 @@ fn is_counted_and_over(tale: &mut Tale) {
 }
 
 #[test]
-fn a_history_with_everything_in_it_is_clean() {
+fn a_history_with_every_kind_of_event_is_clean() {
     let mut tale = Tale::new();
     everything(&mut tale);
     assert_clean(&tale);
@@ -280,7 +282,7 @@ fn an_empty_history_is_clean() {
 }
 
 #[test]
-fn events_are_judged_in_order_of_seq_however_they_come() {
+fn events_are_checked_in_order_of_seq() {
     let mut tale = Tale::new();
     everything(&mut tale);
     tale.events.reverse();
@@ -288,7 +290,7 @@ fn events_are_judged_in_order_of_seq_however_they_come() {
 }
 
 #[test]
-fn every_prefix_of_a_clean_history_is_clean_until_it_ends() {
+fn every_prefix_of_a_clean_history_is_clean() {
     let mut tale = Tale::new();
     everything(&mut tale);
     let n_events = tale.events.len();
@@ -299,7 +301,7 @@ fn every_prefix_of_a_clean_history_is_clean_until_it_ends() {
 }
 
 #[test]
-fn a_nack_that_comes_after_the_lease_ran_out_leaves_the_wait_as_it_is() {
+fn a_nack_after_the_lease_expired_does_not_change_the_backoff() {
     let mut tale = Tale::new();
     tale.makes_group();
     tale.produces(1);
@@ -319,7 +321,7 @@ fn a_nack_that_comes_after_the_lease_ran_out_leaves_the_wait_as_it_is() {
 }
 
 #[test]
-fn a_group_may_come_back_with_a_greater_generation() {
+fn a_recreated_group_has_a_greater_generation() {
     let mut tale = Tale::new();
     tale.makes_group();
     tale.produces(1);
@@ -333,7 +335,7 @@ fn a_group_may_come_back_with_a_greater_generation() {
 }
 
 #[test]
-fn dead_letters_of_a_deleted_topic_need_not_be_there() {
+fn dead_letters_of_a_deleted_topic_may_be_missing() {
     let mut tale = Tale::new();
     tale.makes_group();
     tale.produces(1);
@@ -347,7 +349,7 @@ fn dead_letters_of_a_deleted_topic_need_not_be_there() {
 }
 
 #[test]
-fn leases_of_an_older_generation_take_no_credit() {
+fn leases_of_an_older_generation_use_no_prefetch() {
     let mut tale = Tale::new();
     tale.makes_group();
     tale.produces(1);
@@ -361,7 +363,7 @@ fn leases_of_an_older_generation_take_no_credit() {
 }
 
 #[test]
-fn a_dead_letter_can_be_read_by_a_group_and_has_no_limit() {
+fn a_dead_letter_read_by_a_group_has_no_attempt_limit() {
     let mut tale = Tale::new();
     tale.makes_group();
     tale.produces(1);

@@ -1,4 +1,4 @@
-//! A clean history from which something is taken, or in which something is repeated, is not clean.
+//! A clean history is no longer clean if a fact or a commit is removed or repeated.
 
 use driftq_checker::check;
 use driftq_checker::history::{Event, Fact, How, What};
@@ -7,12 +7,15 @@ use crate::good::everything;
 use crate::tale::Tale;
 
 #[test]
-fn no_fact_can_be_left_out() {
+fn removing_a_fact_is_detected_unless_harmless() {
     for (batch, at) in facts() {
         let mut events = whole();
         let fact = facts_of(&mut events[batch]).remove(at);
-        // What is renewed may as well expire later, what is kept longer harms nobody, that a key was
-        // found taken is also in the answer, and two messages end soon after in any case.
+        // Some removals are harmless:
+        // - a lease that was not extended may still expire later
+        // - keeping messages longer loses nothing
+        // - the reply also reports a duplicate key
+        // - two messages are settled shortly after in any case
         let is_harmless = matches!(
             &fact,
             Fact::Extended { .. } | Fact::Trimmed { .. } | Fact::Deduplicated { .. }
@@ -26,7 +29,7 @@ fn no_fact_can_be_left_out() {
 }
 
 #[test]
-fn no_fact_can_come_twice() {
+fn repeating_a_fact_is_detected_unless_harmless() {
     for (batch, at) in facts() {
         let mut events = whole();
         let facts = facts_of(&mut events[batch]);
@@ -47,11 +50,11 @@ fn no_fact_can_come_twice() {
 }
 
 #[test]
-fn no_commit_can_be_left_out_and_none_can_come_twice() {
+fn removing_or_repeating_a_commit_violates_an_invariant() {
     for batch in (0..whole().len()).filter(|at| is_commit(&whole()[*at])) {
         let mut events = whole();
         let again = events.remove(batch);
-        // The last batch leaves no gap, and all it does is trim.
+        // The last batch leaves no gap, and it only trims.
         let is_last = !events[batch..].iter().any(is_commit);
         assert!(is_last || !check(&events).is_clean(), "without {again:?}");
         events.insert(batch, again.clone());
@@ -70,7 +73,7 @@ fn is_commit(event: &Event) -> bool {
     matches!(event.what, What::Committed { .. })
 }
 
-/// Every fact, as the place of its batch and its place there.
+/// Every fact, as the index of its batch and its index in the batch.
 fn facts() -> Vec<(usize, usize)> {
     let mut events = whole();
     let batches = events.iter_mut().enumerate().filter(|(_, event)| is_commit(event));

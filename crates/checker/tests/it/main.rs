@@ -1,6 +1,6 @@
-//! Good histories pass, and for each promise there is a bad one that is found.
+//! Good histories pass, and each invariant has a bad history that is detected.
 //!
-//! A case is one history told twice: as it should be, and with one thing wrong.
+//! A case is one history in two versions: correct, and with one error.
 
 mod broken;
 mod broken_for_clients;
@@ -17,7 +17,7 @@ mod tale_of_effects;
 use driftq_checker::{Invariant, check};
 use tale::Tale;
 
-/// A history that is right or, by one edit, wrong.
+/// A history that is correct or, by one change, wrong.
 type Case = fn(&mut Tale, wrong: bool);
 
 #[track_caller]
@@ -26,7 +26,7 @@ fn assert_clean(tale: &Tale) {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Told right, the history is clean; told wrong, it breaks exactly what it should.
+/// The correct history is clean; the wrong one violates exactly these invariants.
 #[track_caller]
 fn assert_breaks(broken: &[Invariant], case: Case) {
     let mut right = Tale::new();

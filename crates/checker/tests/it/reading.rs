@@ -6,7 +6,7 @@ use crate::good::everything;
 use crate::tale::Tale;
 
 #[test]
-fn a_history_survives_being_written_and_read() {
+fn a_history_round_trips_through_a_file() {
     let mut tale = Tale::new();
     everything(&mut tale);
     let mut file = String::new();
@@ -18,7 +18,7 @@ fn a_history_survives_being_written_and_read() {
 }
 
 #[test]
-fn a_line_that_is_no_event_is_named() {
+fn an_invalid_line_is_reported_with_its_number() {
     let mut tale = Tale::new();
     tale.is_over();
     let good = serde_json::to_string(&tale.events[0]).unwrap();

@@ -1,4 +1,4 @@
-//! However wrong a history is, it is judged and nothing panics.
+//! Invalid histories are checked without a panic.
 
 use driftq_checker::check;
 use driftq_checker::history::{Counters, Fact, How, What};
@@ -7,7 +7,7 @@ use crate::good::everything;
 use crate::tale::{Tale, counters, ended};
 
 #[test]
-fn events_in_any_order_are_judged() {
+fn events_in_any_order_are_checked() {
     let mut chance = 1u64;
     for _ in 0..300 {
         let mut tale = Tale::new();
@@ -34,7 +34,7 @@ fn any_event_may_be_missing() {
 }
 
 #[test]
-fn numbers_may_be_as_large_as_they_come() {
+fn numbers_up_to_the_maximum_are_checked() {
     let mut tale = Tale::new();
     tale.makes_group();
     tale.sends(1);
@@ -57,7 +57,7 @@ fn numbers_may_be_as_large_as_they_come() {
 }
 
 #[test]
-fn more_may_be_given_back_than_was_granted() {
+fn more_returns_than_grants_are_checked() {
     let mut tale = Tale::new();
     tale.makes_group();
     tale.produces(1);

@@ -1,4 +1,4 @@
-//! How long a long history takes. Run it with `--release --run-ignored all`.
+//! Performance of a long history. Run with `--release --run-ignored all`.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ fn a_long_history_is_clean() {
 }
 
 #[test]
-#[ignore = "takes time, and means something only in release"]
+#[ignore = "slow, and meaningful only in release builds"]
 fn a_hundred_thousand_events_take_less_than_a_tenth_of_a_second() {
     let tale = long(100_000);
     let best = (0..10).map(|_| timed(&tale)).min().unwrap();

@@ -1,5 +1,6 @@
-//! Tells histories tersely: topic `orders` with one partition, group `biller` of generation 1, ids
-//! `m0`, `m1`, … by offset. Whatever a case needs otherwise, it changes in the fact before it commits.
+//! Builds histories tersely: topic `orders` with one partition, group `biller` of generation 1, ids
+//! `m0`, `m1`, … by offset. A case that needs something else changes the fact before it is
+//! committed.
 
 use std::sync::LazyLock;
 
@@ -19,11 +20,11 @@ pub(crate) struct Tale {
     pub(crate) batch: u64,
     /// The last batch of another shard.
     batch_there: u64,
-    /// Who sees what is told next.
+    /// The process that observes the next event.
     pub(crate) process: u32,
     /// First offset not yet stored.
     pub(crate) high: u64,
-    /// Of the effect: its life, policy and window, the delivery it is under, its holder and until when.
+    /// The effect: its life, policy and window, its delivery, its holder, and the end of its lease.
     pub(crate) life: u64,
     pub(crate) on_doubt: OnDoubt,
     pub(crate) window_until: Option<u64>,
@@ -33,7 +34,7 @@ pub(crate) struct Tale {
     has_commits: bool,
     n_calls: u64,
     seq: u64,
-    /// What has passed, beside the little that every event takes.
+    /// Time that passed in addition to the ten milliseconds of every event.
     passed_ms: u64,
 }
 
@@ -60,7 +61,7 @@ impl Tale {
         }
     }
 
-    /// From here on commits are not seen, as with real processes.
+    /// From here on commits are not recorded, as with real processes.
     pub(crate) fn hides_commits(&mut self) {
         self.has_commits = false;
     }
@@ -98,7 +99,7 @@ impl Tale {
         self.happens(What::Unknown { call });
     }
 
-    /// Asks to settle by token.
+    /// Sends a settle by token.
     pub(crate) fn asks_to(&mut self, verb: Verb, offset: u64, attempt: u32) -> u64 {
         self.asks(Op::Settle { lease: lease(offset, attempt), verb, by_owner: false })
     }
@@ -126,7 +127,7 @@ impl Tale {
         }
     }
 
-    /// Another shard commits.
+    /// Commits in the other shard.
     pub(crate) fn commits_there(&mut self, facts: impl Into<Vec<Fact>>) {
         self.batch_there += 1;
         if self.has_commits {
@@ -135,7 +136,7 @@ impl Tale {
         }
     }
 
-    /// Stores at the end of the partition; `change` makes it special.
+    /// Stores a message at the end of the partition; `change` alters it.
     pub(crate) fn stores(&mut self, body: u64, change: impl FnOnce(&mut Stored)) -> u64 {
         let mut stored = stored(body, self.high);
         change(&mut stored);
@@ -145,7 +146,7 @@ impl Tale {
         offset
     }
 
-    // What usually happens.
+    // Common sequences.
 
     pub(crate) fn makes_group(&mut self) {
         let call = self.asks(Op::CreateGroup { topic: orders(), group: biller(), latest: false });
@@ -202,7 +203,7 @@ impl Tale {
         self.is_done(call, Reply::Settled);
     }
 
-    /// Nacks, and lets the wait pass.
+    /// Nacks, and lets the backoff pass.
     pub(crate) fn nacks(&mut self, offset: u64, attempt: u32) {
         let call = self.asks_to(Verb::Nack { delay_ms: None }, offset, attempt);
         let due = self.now + BACKOFF_MS;
@@ -211,7 +212,7 @@ impl Tale {
         self.passes(BACKOFF_MS);
     }
 
-    /// Lets a lease run out, and the wait pass.
+    /// Lets a lease expire, and the backoff pass.
     pub(crate) fn expires(&mut self, offset: u64, attempt: u32) {
         self.passes(LEASE_MS);
         let due = self.now + BACKOFF_MS;
@@ -219,7 +220,7 @@ impl Tale {
         self.passes(BACKOFF_MS);
     }
 
-    /// Dies of a final nack: the message of body `body` becomes dead letter `dead`.
+    /// Dead-letters by a final nack: the message at `offset` becomes dead letter `dead`.
     pub(crate) fn dies(&mut self, offset: u64, attempt: u32, dead: u64) {
         let call = self.asks_to(Verb::Final, offset, attempt);
         self.commits([
@@ -250,7 +251,7 @@ impl Tale {
         self.happens(What::Ended);
     }
 
-    /// One message that is produced, delivered and acked, and the end.
+    /// Produces, delivers and acks one message, and ends the history.
     pub(crate) fn goes_well(&mut self) {
         self.makes_group();
         self.produces(1);
@@ -260,7 +261,7 @@ impl Tale {
     }
 }
 
-// Shared, as a harness would share them.
+// Shared, as in a test harness.
 static ORDERS: LazyLock<Name> = LazyLock::new(|| "orders".into());
 static BILLER: LazyLock<Name> = LazyLock::new(|| "biller".into());
 static CUSTOMER: LazyLock<Name> = LazyLock::new(|| "cust-9".into());
@@ -374,7 +375,7 @@ pub(crate) fn counters(high: u64) -> Counters {
     }
 }
 
-/// Dead letter `dead` of a message that died of a final nack on its first attempt.
+/// Dead letter `dead` of a message rejected by a final nack at its first attempt.
 pub(crate) fn letter(offset: u64, dead: u64) -> DeadLetter {
     DeadLetter {
         id: dead_id(dead),

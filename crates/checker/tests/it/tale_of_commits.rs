@@ -1,5 +1,5 @@
-//! Tells of commits: by default of attempt 1 of the message at offset 0, which is acked. `orders` is on shard
-//! 0, `receipts` on shard 1, where ids are `r0`, `r1`, … by offset.
+//! Builds commits: by default of attempt 1 of the message at offset 0, which is acked. `orders` is
+//! on shard 0, `receipts` on shard 1, where ids are `r0`, `r1`, … by offset.
 
 use driftq_checker::history::{
     Commit, DeadLetter, Fact, How, Name, Op, Produce, Reply, Stored, Verb,
@@ -7,10 +7,10 @@ use driftq_checker::history::{
 
 use crate::tale::{Tale, content, ended, id, lease, letter, orders, stored};
 
-/// How long a repeat is told that a commit is done.
+/// How long a repeated commit is answered.
 pub(crate) const KEPT_MS: u64 = 600_000;
 
-/// A commit of messages: (body, topic).
+/// A commit that produces messages: (body, topic).
 pub(crate) fn commit<const N: usize>(messages: [(u64, &str); N]) -> Commit {
     let produce = messages.map(|(body, topic)| {
         let (topic, message) = (topic.into(), content(body));
@@ -29,20 +29,20 @@ pub(crate) fn committed<const N: usize>(produced: [Option<Name>; N], repeated: b
     Reply::Committed { produced: produced.into(), repeated }
 }
 
-/// A message of a commit, in the other shard.
+/// A message of a commit, stored in the other shard.
 pub(crate) fn arrived_there(body: u64, offset: u64) -> Fact {
     let (topic, id) = ("receipts".into(), format!("r{offset}").into());
     Fact::Stored(Stored { topic, id, ..stored(body, offset) })
 }
 
-/// Dead letter `dead` of a message of the commit that the other shard would not have.
+/// Dead letter `dead` of a message of the commit that the other shard rejected.
 pub(crate) fn came_back(body: u64, dead: u64) -> DeadLetter {
     let (reason, last_error) = ("undeliverable".into(), "no such topic".into());
     DeadLetter { reason, last_error, attempts: 0, message: content(body), ..letter(0, dead) }
 }
 
 impl Tale {
-    /// A message that is to be committed.
+    /// Delivers a message that can be committed.
     pub(crate) fn has_something_to_commit(&mut self) {
         self.makes_group();
         self.produces(1);
@@ -53,7 +53,7 @@ impl Tale {
         self.asks(Op::Commit(Box::new(commit.clone())))
     }
 
-    /// The batch of a commit, as it should be; `change` makes it special.
+    /// The batch of a correct commit; `change` alters it.
     pub(crate) fn is_committed(
         &mut self,
         call: u64,
@@ -80,7 +80,7 @@ impl Tale {
         self.commits(facts);
     }
 
-    /// Everything of offset 0, with two messages for the other shard.
+    /// Commits offset 0 with two messages for the other shard.
     pub(crate) fn sends_two(&mut self) -> Commit {
         self.has_something_to_commit();
         let commit = commit([(60, "receipts"), (61, "receipts")]);
@@ -90,7 +90,7 @@ impl Tale {
         commit
     }
 
-    /// The message of offset 1, which a commit produced, is read.
+    /// Delivers and acks the message at offset 1, which a commit produced.
     pub(crate) fn reads_the_next(&mut self, body: u64) {
         self.grants(1, 1, |_| ());
         self.delivers(1, 1, |delivery| delivery.message = content(body));
@@ -100,7 +100,7 @@ impl Tale {
     }
 }
 
-/// `m1`, the id of what a commit stores first.
+/// `m1`, the id of the first message a commit stores.
 pub(crate) fn next() -> Option<Name> {
     Some(id(1))
 }

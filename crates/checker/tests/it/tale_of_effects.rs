@@ -1,4 +1,5 @@
-//! Tells of one effect: `op/charge` `order-77` of `default`, begun for `1200`, with a lease of 30 s.
+//! Builds the history of one effect: `op/charge` `order-77` of `default`, begun for `1200`, with a
+//! lease of 30 s.
 
 use driftq_checker::history::{
     Begin, Decision, Effect, Fact, Op, Progress, Record, Reply, Right, Status,
@@ -9,7 +10,8 @@ use crate::tale::{LEASE_MS, Tale};
 pub(crate) const TTL_MS: u64 = 600_000;
 
 impl Tale {
-    /// Somebody new, known by the number of the fence, begins it and is told to execute it.
+    /// A new holder, named by the number of the fence, begins the effect and is granted the
+    /// execution.
     pub(crate) fn executes(&mut self, fence: u64) {
         let nonce = if fence == 1 { "a".to_owned() } else { format!("n{fence}") };
         let lease = self.under.clone();
@@ -40,7 +42,7 @@ impl Tale {
         Reply::Began { decision, right, outcome: outcome.into() }
     }
 
-    /// Commits what a call comes to.
+    /// Commits the decision of a call.
     pub(crate) fn decides(&mut self, call: u64, records: impl IntoIterator<Item = Record>) {
         let mut facts: Vec<Fact> = records.into_iter().map(Told::into_fact).collect();
         facts.push(Fact::Decided { calls: vec![call] });
@@ -66,7 +68,7 @@ impl Tale {
     }
 }
 
-/// How a record is told.
+/// Converts a record to a fact.
 pub(crate) trait Told {
     fn into_fact(self) -> Fact;
     fn resolved(self) -> Self;

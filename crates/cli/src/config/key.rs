@@ -1,5 +1,5 @@
-//! Every value a server can be told, one row each. The file, the environment, the flags and what
-//! `driftq config` prints are made of this table.
+//! The table of configuration keys. The configuration file, the environment variables, the flags
+//! and the output of `driftq config` are derived from it.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One row.
+/// A configuration key.
 pub(crate) struct Key {
-    /// Its name in a file.
+    /// Name in a configuration file.
     pub(crate) name: &'static str,
-    /// What a value looks like.
+    /// Format of the value, as shown in help and errors.
     pub(crate) form: &'static str,
-    /// What it is for.
     pub(crate) help: &'static str,
     slot: fn(&mut RawConfig) -> &mut dyn Slot,
 }
@@ -31,68 +30,70 @@ const fn key(
 
 const YES_OR_NO: &str = "true|false";
 
-/// All rows. A profile comes before the settings that it changes.
+/// All keys. `defaults.profile` comes before the settings that it changes, because values are
+/// applied in this order.
 #[rustfmt::skip]
 pub(crate) const KEYS: &[Key] = &[
-    key("listen", "IP:PORT", "Where to listen", |t| &mut t.server.listen),
-    key("engine", "memory|sqlite|postgres", "Where rows live", |t| &mut t.engine),
-    key("data", "DIR", "The data directory of the sqlite engine", |t| &mut t.data),
-    key("database_url", "URL|none", "The database of the postgres engine", |t| &mut t.database_url),
-    key("api_key_file", "FILE|none", "A file whose first line is the key that every request must carry", |t| &mut t.api_key_file),
-    key("insecure", YES_OR_NO, "Listen to other machines without a key", |t| &mut t.server.insecure),
-    key("log", "error|warn|info|debug|trace", "What is worth a line in the log", |t| &mut t.log),
-    key("log_format", "text|json", "What a line of the log looks like", |t| &mut t.log_format),
-    key("http.allowed_origins", "ORIGIN,...", "Origins of web pages that may send requests and read answers", |t| &mut t.server.allowed_origins),
-    key("http.allowed_hosts", "HOST,...", "Names by which clients may call the server, beside localhost; without any, a listener beyond loopback accepts every name", |t| &mut t.server.allowed_hosts),
-    key("limits.value_bytes", "BYTES", "The largest value, up to 16 MiB", |t| &mut t.server.value_bytes),
-    key("limits.body_bytes", "BYTES", "The largest request, at least two values, up to 64 MiB", |t| &mut t.server.limits.body_bytes),
-    key("limits.stream_bytes", "BYTES", "Unsettled bytes that one stream may hold", |t| &mut t.server.limits.stream_bytes),
-    key("limits.connections", "COUNT", "Connections at a time; beyond, idle ones are closed for new ones", |t| &mut t.server.limits.connections),
-    key("memory.budget_bytes", "BYTES|none", "Memory for requests, messages and consumers, at least 256 MiB; none is half of the machine's or the container's", |t| &mut t.server.memory_budget_bytes),
-    key("storage.min_free_bytes", "BYTES", "Disk space to leave free: with less, nothing new is stored", |t| &mut t.server.min_free_bytes),
-    key("storage.shards", "COUNT|none", "Shards that a new storage gets, for good; none is 64 on postgres, else one", |t| &mut t.server.shards),
-    key("cluster.advertise", "URL|none", "Where other nodes on the same database reach this one; none is the listener", |t| &mut t.server.advertise),
-    key("cluster.lease_ms", "MS", "A node that is not heard for so long loses its shards", |t| &mut t.server.node_lease_ms),
-    key("defaults.profile", "v1|none", "Other defaults to begin with: v1 has those of the first contract", |t| &mut t.defaults),
-    key("defaults.lease_ms", "MS", "The lease of consumers that name none", |t| &mut t.defaults.settings.lease_ms),
-    key("defaults.max_in_flight", "COUNT", "Leased at a time per group and partition", |t| &mut t.defaults.settings.max_in_flight),
-    key("defaults.max_open", "COUNT", "Leased or waiting for a retry per group and partition", |t| &mut t.defaults.settings.max_open),
-    key("defaults.retry_policy.max_attempts", "COUNT", "Deliveries of a message before it is a dead letter; -1 is for ever", |t| &mut t.defaults.settings.retry_policy.max_attempts),
-    key("defaults.retry_policy.backoff_ms", "MS", "The wait after a first failure; it doubles", |t| &mut t.defaults.settings.retry_policy.backoff_ms),
-    key("defaults.retry_policy.max_backoff_ms", "MS", "The longest wait after a failure", |t| &mut t.defaults.settings.retry_policy.max_backoff_ms),
-    key("defaults.max_backlog_messages", "COUNT", "Unsettled messages that a partition takes", |t| &mut t.defaults.settings.max_backlog_messages),
-    key("defaults.max_backlog_bytes", "BYTES", "Unsettled bytes that a partition takes", |t| &mut t.defaults.settings.max_backlog_bytes),
-    key("defaults.retention_ms", "MS", "How long settled messages stay", |t| &mut t.defaults.settings.retention_ms),
-    key("defaults.retention_bytes", "BYTES", "Settled bytes beyond this go earlier", |t| &mut t.defaults.settings.retention_bytes),
-    key("defaults.dlq_retention_ms", "MS|none", "How long dead letters stay; none is for ever", |t| &mut t.defaults.settings.dlq_retention_ms),
-    key("defaults.dedupe_ttl_ms", "MS", "How long an idempotency key is taken", |t| &mut t.defaults.settings.dedupe_ttl_ms),
-    key("defaults.effect_ttl_ms", "MS", "How long the outcome of an effect is kept", |t| &mut t.defaults.settings.effect_ttl_ms),
-    key("defaults.on_doubt", "retry|probe|park|none", "What becomes of effects whose outcome nobody knows", |t| &mut t.defaults.settings.on_doubt),
-    key("defaults.unkeyed", "first|spread", "Partition of messages without a key: the first one, or each in turn", |t| &mut t.defaults.unkeyed),
-    key("defaults.require_token", YES_OR_NO, "Refuse settling by owner alone", |t| &mut t.defaults.settings.require_token),
+    key("listen", "IP:PORT", "Address to listen on", |t| &mut t.server.listen),
+    key("engine", "memory|sqlite|postgres", "Storage engine", |t| &mut t.engine),
+    key("data", "DIR", "Data directory of the sqlite engine", |t| &mut t.data),
+    key("database_url", "URL|none", "Database of the postgres engine", |t| &mut t.database_url),
+    key("api_key_file", "FILE|none", "File whose first line is the API key that every request must carry", |t| &mut t.api_key_file),
+    key("insecure", YES_OR_NO, "Allow a non-loopback listen address without an API key", |t| &mut t.server.insecure),
+    key("log", "error|warn|info|debug|trace", "Least severe level to log", |t| &mut t.log),
+    key("log_format", "text|json", "Format of log lines", |t| &mut t.log_format),
+    key("http.allowed_origins", "ORIGIN,...", "Origins of web pages that may send requests and read responses", |t| &mut t.server.allowed_origins),
+    key("http.allowed_hosts", "HOST,...", "Host names that requests may use, besides localhost; if empty, a non-loopback listener accepts every name", |t| &mut t.server.allowed_hosts),
+    key("limits.value_bytes", "BYTES", "Maximum size of a message value, at most 16 MiB", |t| &mut t.server.value_bytes),
+    key("limits.body_bytes", "BYTES", "Maximum size of a request body, at least twice limits.value_bytes, at most 64 MiB", |t| &mut t.server.limits.body_bytes),
+    key("limits.stream_bytes", "BYTES", "Maximum unsettled bytes per stream", |t| &mut t.server.limits.stream_bytes),
+    key("limits.connections", "COUNT", "Maximum number of connections, between 1 and 1048576; at the limit, idle connections are closed to accept new ones", |t| &mut t.server.limits.connections),
+    key("memory.budget_bytes", "BYTES|none", "Memory for requests, messages and consumers, at least 256 MiB; none: half of the memory of the machine or container", |t| &mut t.server.memory_budget_bytes),
+    key("storage.min_free_bytes", "BYTES", "Disk space to keep free; with less, nothing new is stored", |t| &mut t.server.min_free_bytes),
+    key("storage.shards", "COUNT|none", "Number of shards, between 1 and 1024, fixed when the storage is created; none: 64 on postgres, 1 otherwise", |t| &mut t.server.shards),
+    key("cluster.advertise", "URL|none", "URL at which the other nodes of the database reach this node; none: the listen address", |t| &mut t.server.advertise),
+    key("cluster.lease_ms", "MS", "Time without a renewal after which a node loses its shards, between 3000 and 60000", |t| &mut t.server.node_lease_ms),
+    key("defaults.profile", "v1|none", "Preset for the other defaults; v1: the defaults of DriftQ-Core v1", |t| &mut t.defaults),
+    key("defaults.lease_ms", "MS", "Lease of consumers that request none, between 250 and 43200000", |t| &mut t.defaults.settings.lease_ms),
+    key("defaults.max_in_flight", "COUNT", "Maximum leased messages per group and partition, between 1 and 100000", |t| &mut t.defaults.settings.max_in_flight),
+    key("defaults.max_open", "COUNT", "Maximum messages leased or waiting for a retry per group and partition, between max_in_flight and 1000000", |t| &mut t.defaults.settings.max_open),
+    key("defaults.retry_policy.max_attempts", "COUNT", "Deliveries of a message before it is dead-lettered, between 1 and 1000; -1: no limit", |t| &mut t.defaults.settings.retry_policy.max_attempts),
+    key("defaults.retry_policy.backoff_ms", "MS", "Delay after the first failure; it doubles with each further failure", |t| &mut t.defaults.settings.retry_policy.backoff_ms),
+    key("defaults.retry_policy.max_backoff_ms", "MS", "Maximum delay after a failure, at most one year", |t| &mut t.defaults.settings.retry_policy.max_backoff_ms),
+    key("defaults.max_backlog_messages", "COUNT", "Maximum unsettled messages per partition", |t| &mut t.defaults.settings.max_backlog_messages),
+    key("defaults.max_backlog_bytes", "BYTES", "Maximum unsettled bytes per partition", |t| &mut t.defaults.settings.max_backlog_bytes),
+    key("defaults.retention_ms", "MS", "Time for which settled messages are kept, at most one year", |t| &mut t.defaults.settings.retention_ms),
+    key("defaults.retention_bytes", "BYTES", "Maximum bytes of settled messages per topic; the oldest are deleted before retention_ms", |t| &mut t.defaults.settings.retention_bytes),
+    key("defaults.dlq_retention_ms", "MS|none", "Time for which dead letters are kept, between one minute and ten years; none: forever", |t| &mut t.defaults.settings.dlq_retention_ms),
+    key("defaults.dedupe_ttl_ms", "MS", "Time for which an idempotency key is remembered, between effect_ttl_ms and one year", |t| &mut t.defaults.settings.dedupe_ttl_ms),
+    key("defaults.effect_ttl_ms", "MS", "Time for which the outcome of an effect is kept, between one minute and one year", |t| &mut t.defaults.settings.effect_ttl_ms),
+    key("defaults.on_doubt", "retry|probe|park|none", "Policy for effects whose outcome is unknown", |t| &mut t.defaults.settings.on_doubt),
+    key("defaults.unkeyed", "first|spread", "Partition of messages without a key: always the first, or each in turn", |t| &mut t.defaults.unkeyed),
+    key("defaults.require_token", YES_OR_NO, "Reject settling without a lease token", |t| &mut t.defaults.settings.require_token),
     key("defaults.auto_create_groups", YES_OR_NO, "Create a missing group when a consumer names it", |t| &mut t.defaults.settings.auto_create_groups.0),
-    key("defaults.group_idle_ms", "MS|none", "Delete groups without consumers for so long", |t| &mut t.defaults.settings.group_idle_ms),
+    key("defaults.group_idle_ms", "MS|none", "Time without consumers after which a group is deleted, between one minute and one year; none: never", |t| &mut t.defaults.settings.group_idle_ms),
 ];
 
 impl Key {
-    /// The variable that sets it.
+    /// The environment variable that sets the key.
     pub(crate) fn variable(&self) -> String {
         format!("DRIFTQ_{}", self.name.replace('.', "_").to_uppercase())
     }
 
-    /// The flag that sets it, without its dashes.
+    /// The flag that sets the key, without its dashes.
     pub(crate) fn flag(&self) -> String {
         match self.name {
-            // The API names it so.
+            // The API uses this name.
             "defaults.profile" => "profile".to_owned(),
             name => name.replace(['.', '_'], "-"),
         }
     }
 
-    /// The flag and the variable, as an argument of clap. `-h` shows those that most people need.
+    /// Returns the clap argument for the flag and the variable. `-h` hides keys of more than one
+    /// word; `--help` shows them.
     pub(crate) fn arg(&self) -> Arg {
-        let default = self.shown(&mut RawConfig::default());
-        // Leaked: clap wants names that stay, and they are few and made once.
+        let default = self.value_of(&mut RawConfig::default());
+        // Leaked because clap needs `'static` names. They are few and created once.
         let arg = Arg::new(self.name)
             .long(&*self.flag().leak())
             .env(&*self.variable().leak())
@@ -108,18 +109,18 @@ impl Key {
         arg
     }
 
-    /// Reads a value into its place. False if it is none.
+    /// Sets the value of the key. Returns false if the text is not a valid value.
     pub(crate) fn put(&self, told: &mut RawConfig, given: &str) -> bool {
         (self.slot)(told).put(given)
     }
 
-    /// The value in its place.
-    pub(crate) fn shown(&self, told: &mut RawConfig) -> Value {
-        (self.slot)(told).shown()
+    /// Returns the value of the key.
+    pub(crate) fn value_of(&self, told: &mut RawConfig) -> Value {
+        (self.slot)(told).value_of()
     }
 }
 
-/// A value for people.
+/// Formats a value for tables and help.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
@@ -130,7 +131,7 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// What a server was told, in the form in which it is told.
+/// The configuration as it is written in files, variables and flags, before validation.
 pub(crate) struct RawConfig {
     server: Config,
     engine: Engine,
@@ -150,7 +151,6 @@ enum Engine {
     Postgres,
 }
 
-/// What is worth a line.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
@@ -161,7 +161,6 @@ pub(crate) enum Level {
     Trace,
 }
 
-/// What a line looks like.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
@@ -169,14 +168,14 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Settings of topics, and the profile that they began with.
+/// Default topic settings, and the profile they are based on.
 struct Defaults {
     profile: Option<Profile>,
     settings: Settings,
     unkeyed: Unkeyed,
 }
 
-/// The setting `unkeyed`, which is stored under other words.
+/// Values of the setting `unkeyed` in the configuration. Storage uses other words for them.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Unkeyed {
@@ -211,18 +210,18 @@ impl Default for RawConfig {
 }
 
 impl RawConfig {
-    /// The configuration of a server, or what is wrong with it.
+    /// Validates the configuration. Returns every fault, not only the first.
     pub(crate) fn server(self) -> Result<Config, Vec<Fault>> {
         let engine = match (self.engine, self.database_url) {
             (Engine::Memory, _) => EngineConfig::Memory,
             (Engine::Sqlite, _) if self.data.as_os_str().is_empty() => {
-                let why = "is empty: name a directory, or write . for the working directory";
+                let why = "must not be empty; use . for the working directory";
                 return Err(vec![Fault { key: "data".to_owned(), why: why.to_owned() }]);
             }
             (Engine::Sqlite, _) => EngineConfig::Sqlite(self.data),
             (Engine::Postgres, Some(url)) => EngineConfig::Postgres(url),
             (Engine::Postgres, None) => {
-                let why = "is missing: write it as postgresql://user:password@host/database";
+                let why = "is required by the postgres engine; write it as postgresql://user:password@host/database";
                 return Err(vec![Fault { key: "database_url".to_owned(), why: why.to_owned() }]);
             }
         };
@@ -244,16 +243,16 @@ impl RawConfig {
     }
 }
 
-/// A place for a value.
+/// A field of [`RawConfig`].
 trait Slot {
-    /// Takes a value. False if it is none.
+    /// Parses and sets the value. Returns false if the text is not a valid value.
     fn put(&mut self, given: &str) -> bool;
-    /// The value that is there.
-    fn shown(&self) -> Value;
+    /// Returns the current value.
+    fn value_of(&self) -> Value;
 }
 
 impl<T: Serialize + DeserializeOwned> Slot for T {
-    /// Given is text; the type says whether it is a number, a word, a list or nothing.
+    /// Tries the text as null, JSON, a string and a list; the first that fits the type is used.
     fn put(&mut self, given: &str) -> bool {
         let list =
             given.split(',').map(str::trim).filter(|item| !item.is_empty() && *item != "none");
@@ -271,8 +270,8 @@ impl<T: Serialize + DeserializeOwned> Slot for T {
         is_one
     }
 
-    fn shown(&self) -> Value {
-        serde_json::to_value(self).expect("plain values")
+    fn value_of(&self) -> Value {
+        serde_json::to_value(self).expect("configuration values serialize to JSON")
     }
 }
 
@@ -286,8 +285,8 @@ impl Slot for Defaults {
         is_one
     }
 
-    fn shown(&self) -> Value {
-        self.profile.shown()
+    fn value_of(&self) -> Value {
+        self.profile.value_of()
     }
 }
 
@@ -316,7 +315,7 @@ mod tests {
             };
             let has = |name: &str| KEYS.iter().any(|key| key.name == name);
             match value.as_object() {
-                // It cannot be set on a topic either.
+                // `history` cannot be set on a topic either.
                 None if name == "history" => assert!(!has("defaults.history")),
                 None => assert!(has(&format!("defaults.{name}")), "{name}"),
                 Some(parts) => {
@@ -332,9 +331,9 @@ mod tests {
     fn every_value_is_read_as_it_is_shown() {
         for key in KEYS {
             let mut told = RawConfig::default();
-            let shown = key.shown(&mut told);
-            assert!(key.put(&mut told, &text(&shown)), "{}", key.name);
-            assert_eq!(key.shown(&mut told), shown, "{}", key.name);
+            let value_of = key.value_of(&mut told);
+            assert!(key.put(&mut told, &text(&value_of)), "{}", key.name);
+            assert_eq!(key.value_of(&mut told), value_of, "{}", key.name);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What was given, and where: in a file, in the environment, as a flag. The later wins.
+//! Sources of configuration values: a file, the environment and flags, in rising precedence.
 
 use std::path::{Path, PathBuf};
 
@@ -8,21 +8,21 @@ use toml::de::{DeTable, DeValue};
 
 use super::key::{KEYS, Key};
 
-/// A value and where it stands.
-pub(crate) struct Given {
+/// A value and its source.
+pub(crate) struct SourcedValue {
     pub(crate) key: &'static Key,
     pub(crate) text: String,
     /// `driftq.toml:7`, `DRIFTQ_LISTEN` or `--listen`.
     pub(crate) place: String,
 }
 
-/// What the command line and the environment say.
+/// Values from the command line and the environment.
 pub(crate) struct Flags {
     file: Option<PathBuf>,
-    given: Vec<Given>,
+    given: Vec<SourcedValue>,
 }
 
-/// The file that is read where none is named.
+/// The file that is read if none is named and it exists.
 const FILE: &str = "driftq.toml";
 
 impl clap::Args for Flags {
@@ -33,9 +33,9 @@ impl clap::Args for Flags {
             .hide_env(true)
             .value_name("FILE")
             .value_parser(clap::value_parser!(PathBuf))
-            .help("A file with values; the environment and flags win over it [default: driftq.toml, if it is there, env: DRIFTQ_CONFIG]")
+            .help("Configuration file; the environment and flags override it [default: driftq.toml if it exists, env: DRIFTQ_CONFIG]")
             .help_heading("Configuration");
-        // Clients have this one too: it is there for all commands.
+        // `--api-key-file` is a global option, because clients use it too.
         let own = KEYS.iter().filter(|key| key.name != "api_key_file");
         command.arg(file).args(own.map(Key::arg))
     }
@@ -52,11 +52,11 @@ impl clap::FromArgMatches for Flags {
             let values = matches.get_raw(key.name)?.map(|value| value.to_string_lossy());
             let text = values.collect::<Vec<_>>().join(",");
             if source == ValueSource::CommandLine {
-                return Some(Given { key, text, place: format!("--{}", key.flag()) });
+                return Some(SourcedValue { key, text, place: format!("--{}", key.flag()) });
             }
-            // An empty variable is what remains of one that was taken away.
+            // Treat an empty environment variable as unset.
             let is_given = source == ValueSource::EnvVariable && !text.is_empty();
-            is_given.then(|| Given { key, text, place: key.variable() })
+            is_given.then(|| SourcedValue { key, text, place: key.variable() })
         };
         let file = matches.get_one::<PathBuf>("config").cloned();
         let file = file.filter(|file| !file.as_os_str().is_empty());
@@ -70,8 +70,8 @@ impl clap::FromArgMatches for Flags {
 }
 
 impl Flags {
-    /// Everything that was given, the weaker first, and what cannot be understood.
-    pub(crate) fn all(self) -> (Vec<Given>, Vec<String>) {
+    /// Returns all values in rising precedence, and the errors of the sources.
+    pub(crate) fn all(self) -> (Vec<SourcedValue>, Vec<String>) {
         let (mut given, mut faults) = match &self.file {
             Some(file) => read(file),
             None if Path::new(FILE).exists() => unasked(read(Path::new(FILE))),
@@ -83,20 +83,23 @@ impl Flags {
     }
 }
 
-/// A file that was found and not named may belong to another user, so it must not open the server.
-fn unasked((given, mut faults): (Vec<Given>, Vec<String>)) -> (Vec<Given>, Vec<String>) {
+/// Rejects `insecure` in a file that was found in the working directory and not named. Another user
+/// may have written that file, so it must not expose the server.
+fn unasked(
+    (given, mut faults): (Vec<SourcedValue>, Vec<String>),
+) -> (Vec<SourcedValue>, Vec<String>) {
     let (opening, given): (Vec<_>, Vec<_>) =
         given.into_iter().partition(|given| given.key.name == "insecure" && given.text != "false");
     faults.extend(opening.into_iter().map(|given| {
-        let message = "cannot be set in a file that was only found in the working directory";
+        let message = "cannot be set in a driftq.toml that was not named";
         let next = "name the file with --config, or use --insecure";
-        format!("{}: `insecure`: {message}: {next}", given.place)
+        format!("{}: `insecure`: {message}; {next}", given.place)
     }));
     (given, faults)
 }
 
-/// Variables of ours that are none but look like one. Others are left alone: those who run us, such as
-/// Kubernetes, make some that begin like ours.
+/// Reports unknown `DRIFTQ_` variables that resemble a known one. All others are ignored, because
+/// supervisors such as Kubernetes create variables with this prefix.
 fn strangers(names: impl Iterator<Item = std::ffi::OsString>) -> Vec<String> {
     let known: Vec<String> = KEYS.iter().map(Key::variable).collect();
     let others = ["DRIFTQ_CONFIG", "DRIFTQ_URL"];
@@ -105,14 +108,14 @@ fn strangers(names: impl Iterator<Item = std::ffi::OsString>) -> Vec<String> {
         name.starts_with("DRIFTQ_") && !known.contains(name) && !others.contains(&name.as_str())
     });
     let meant = |name: &String| known.iter().find(|known| strsim::osa_distance(known, name) <= 2);
-    let said = strange.filter_map(|name| {
+    let print_result = strange.filter_map(|name| {
         Some(format!("{name}: unknown variable; did you mean `{}`?", meant(&name)?))
     });
-    said.collect()
+    print_result.collect()
 }
 
-/// The values of a file, and what is wrong with it.
-fn read(path: &Path) -> (Vec<Given>, Vec<String>) {
+/// Returns the values of a file, and its errors.
+fn read(path: &Path) -> (Vec<SourcedValue>, Vec<String>) {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => return (Vec::new(), vec![format!("{}: {error}", path.display())]),
@@ -130,12 +133,12 @@ fn read(path: &Path) -> (Vec<Given>, Vec<String>) {
     };
     let mut leaves = Vec::new();
     gather("", table.get_ref(), &mut leaves);
-    // As they stand in the file.
+    // In the order of the file.
     leaves.sort_by_key(|leaf| leaf.at);
     let (mut given, mut faults) = (Vec::new(), Vec::new());
     for Leaf { name, at, text } in leaves {
         match KEYS.iter().find(|key| key.name == name) {
-            Some(key) => given.push(Given { key, text, place: place(at) }),
+            Some(key) => given.push(SourcedValue { key, text, place: place(at) }),
             None => faults.push(format!("{}: unknown key `{name}`{}", place(at), nearest(&name))),
         }
     }
@@ -162,7 +165,7 @@ fn gather(above: &str, table: &DeTable<'_>, leaves: &mut Vec<Leaf>) {
     }
 }
 
-/// A value as it would be given in the environment.
+/// Formats a TOML value as it would be written in an environment variable.
 fn text(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => text.to_string(),

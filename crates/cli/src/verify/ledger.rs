@@ -1,7 +1,8 @@
-//! What an export says, and whether it can be true.
+//! Verification of an exported ledger.
 //!
-//! Every chain is whole, from its first record to its tip, and no effect had two accepted outcomes. It does not
-//! say who wrote the file: whoever can write all of it can hash all of it.
+//! A valid export has every chain complete from its first record to its tip, and no effect with two
+//! accepted outcomes. Verification does not prove who wrote the file: an attacker who can rewrite
+//! the complete file can compute all its hashes.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Read as _};
@@ -13,10 +14,10 @@ use serde_json::json;
 
 use crate::ledger_file::{self, Line};
 
-/// No line is longer.
+/// Maximum length of a line.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// Reads an export to its end, or to the first line that cannot be true.
+/// Reads an export to its end. Fails at the first invalid line.
 pub(super) fn check(mut file: impl BufRead) -> anyhow::Result<Ledger> {
     let mut ledger = Ledger::default();
     let mut all = Hasher::new();
@@ -26,12 +27,12 @@ pub(super) fn check(mut file: impl BufRead) -> anyhow::Result<Ledger> {
         line.clear();
         (&mut file).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
         if line.is_empty() {
-            anyhow::ensure!(is_over, "it ends before line {number}: the last lines are missing");
+            anyhow::ensure!(is_over, "the file is truncated: it ends before line {number}");
             break;
         }
         ledger.line = number;
         let read = if is_over {
-            Err(anyhow::anyhow!("there is more after the last line"))
+            Err(anyhow::anyhow!("unexpected data after the last line"))
         } else {
             ledger.read(&line, &all)
         };
@@ -48,7 +49,7 @@ pub(super) struct Name {
     pub(super) shard: u32,
 }
 
-/// A chain, as far as it was read.
+/// A chain, up to the last record that was read.
 #[derive(Debug)]
 pub(super) struct Chain {
     pub(super) name: Name,
@@ -56,7 +57,7 @@ pub(super) struct Chain {
     pub(super) hash: Hash,
 }
 
-/// What a record must say.
+/// The fields of a record that are verified.
 #[derive(Debug, Deserialize)]
 struct Record {
     seq: u64,
@@ -70,38 +71,39 @@ struct Record {
     state: Option<String>,
 }
 
-/// What is known of an effect: of one life of its key.
+/// The state of an effect. A key that is used again after its expiry is another effect.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
     fence: u64,
-    /// The latest fence ended, and may be followed by another.
+    /// The latest fence has failed, and a new fence may begin.
     has_failed: bool,
-    /// It ended for good.
+    /// The effect has a final outcome.
     is_over: bool,
-    /// Where that was said.
+    /// The line of its latest decision.
     line: u64,
 }
 
-/// What the lines so far say.
+/// The state after the lines read so far.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     line: u64,
     pub(super) records: u64,
     pub(super) chains: Vec<Chain>,
-    /// The last of them goes on.
+    /// Whether the last chain has not ended yet.
     is_open: bool,
-    /// By the hash of their names.
+    /// Effects by the hash of their identity.
     pub(super) effects: HashMap<[u8; 16], Seen>,
 }
 
 impl Ledger {
-    /// Takes one line. Whether it was the last.
+    /// Verifies one line. Returns whether it is the last line of an export.
     fn read(&mut self, line: &[u8], before: &Hasher) -> anyhow::Result<bool> {
-        let line = line.strip_suffix(b"\n").context("it is cut short")?;
-        let line = std::str::from_utf8(line).context("it is not text")?;
+        let line =
+            line.strip_suffix(b"\n").context("the line has no end, or is longer than 64 KiB")?;
+        let line = std::str::from_utf8(line).context("the line is not UTF-8")?;
         match (Line::of(line), self.is_open) {
             _ if self.line == 1 => {
-                anyhow::ensure!(line == ledger_file::HEAD, "this is no export of effects");
+                anyhow::ensure!(line == ledger_file::HEAD, "not an export of effects");
             }
             (Line::Chain(name), false) => self.begin(name)?,
             (Line::Record(text, hash), true) => self.record(text, hash)?,
@@ -110,7 +112,7 @@ impl Ledger {
                 let end = ledger_file::end(*seq, &hash.to_hex());
                 anyhow::ensure!(
                     line == end,
-                    "the chain has {seq} records before this, and not this end"
+                    "the end of the chain does not match its {seq} records"
                 );
                 self.is_open = false;
             }
@@ -118,69 +120,82 @@ impl Ledger {
                 let last = ledger_file::last(self.chains.len(), self.records, before);
                 anyhow::ensure!(
                     line == last,
-                    "the lines before this are not those that were written"
+                    "the lines before this one were changed: the checksum differs"
                 );
                 return Ok(true);
             }
-            (Line::Chain(_), true) => anyhow::bail!("a chain begins where another has not ended"),
-            (Line::Record(..), false) => anyhow::bail!("a record of no chain"),
+            (Line::Chain(_), true) => anyhow::bail!("a chain begins before the previous one ends"),
+            (Line::Record(..), false) => anyhow::bail!("a record outside a chain"),
         }
         Ok(false)
     }
 
     fn open(&mut self) -> anyhow::Result<&mut Chain> {
-        self.chains.last_mut().context("there is no chain")
+        self.chains.last_mut().context("no chain is open")
     }
 
     fn begin(&mut self, text: &str) -> anyhow::Result<()> {
-        let name: Name = serde_json::from_str(text).context("this names no chain")?;
+        let name: Name = serde_json::from_str(text).context("invalid name of a chain")?;
         let of = |name: &Name| (name.namespace.clone(), name.shard);
         let is_known = self.chains.iter().any(|chain| of(&chain.name) == of(&name));
-        anyhow::ensure!(!is_known, "this chain was there before");
+        anyhow::ensure!(!is_known, "duplicate chain");
         self.chains.push(Chain { name, seq: 0, hash: ledger_file::root(text) });
         self.is_open = true;
         Ok(())
     }
 
-    fn record(&mut self, text: &str, said: &str) -> anyhow::Result<()> {
+    fn record(&mut self, text: &str, print_result: &str) -> anyhow::Result<()> {
         let chain = self.open()?;
         let hash = ledger_file::next(&chain.hash, text);
         anyhow::ensure!(
-            hash.to_hex().as_str() == said,
-            "the chain is broken: this hash is not that of this record after the one before"
+            hash.to_hex().as_str() == print_result,
+            "the chain is broken: the hash does not match this record and the previous hash"
         );
-        let record: Record = serde_json::from_str(text).context("this is no record")?;
+        let record: Record = serde_json::from_str(text).context("invalid record")?;
         chain.seq += 1;
         chain.hash = hash;
         let (seq, namespace) = (chain.seq, chain.name.namespace.clone());
-        anyhow::ensure!(record.seq == seq, "record {} where {seq} should be", record.seq);
+        anyhow::ensure!(
+            record.seq == seq,
+            "record number {} out of order, expected {seq}",
+            record.seq
+        );
         self.records += 1;
         self.decide(&namespace, &record).with_context(|| {
             let Record { decision, scope, key, tenant, fence, .. } = &record;
-            format!("{decision} of {scope} {key} of {tenant}, fence {fence}")
+            format!("{decision} of {scope} {key}, tenant {tenant}, fence {fence}")
         })
     }
 
-    /// Whether the decision could have been accepted after all before it.
+    /// Rejects a decision that the ledger could not have accepted after the earlier ones.
     fn decide(&mut self, namespace: &str, record: &Record) -> anyhow::Result<()> {
         let Record { decision, fence, .. } = record;
         let (line, fence) = (self.line, *fence);
         let before = self.effects.get(&identity(namespace, record)).copied();
         if let Some(Seen { is_over: true, line, .. }) = before {
-            anyhow::bail!("it had its outcome in line {line}");
+            anyhow::bail!("the effect already has an outcome, in line {line}");
         }
         let seen = match (decision.as_str(), record.state.as_deref()) {
             ("begin", None) => {
                 if let Some(Seen { fence: latest, line, .. }) = before {
-                    anyhow::ensure!(fence > latest, "fence {latest} was there, in line {line}");
+                    anyhow::ensure!(
+                        fence > latest,
+                        "the fence must be greater than {latest}, in line {line}"
+                    );
                 }
                 Seen { fence, has_failed: false, is_over: false, line }
             }
             ("finish" | "resolve", Some(state)) => {
-                // What was begun before decisions were written down is not there.
+                // An effect that began before the ledger was recorded has no earlier decision.
                 if let Some(Seen { fence: latest, has_failed, line, .. }) = before {
-                    anyhow::ensure!(fence == latest, "the latest is {latest}, in line {line}");
-                    anyhow::ensure!(!has_failed, "this fence had its outcome in line {line}");
+                    anyhow::ensure!(
+                        fence == latest,
+                        "the latest fence is {latest}, in line {line}"
+                    );
+                    anyhow::ensure!(
+                        !has_failed,
+                        "this fence already has an outcome, in line {line}"
+                    );
                 }
                 match state {
                     "SUCCEEDED" | "FAILED_FINAL" => {
@@ -188,17 +203,20 @@ impl Ledger {
                     }
                     "FAILED_RETRYABLE" => Seen { fence, has_failed: true, is_over: false, line },
                     "IN_DOUBT" => Seen { fence, has_failed: false, is_over: false, line },
-                    _ => anyhow::bail!("{state} is no outcome"),
+                    _ => anyhow::bail!("unknown outcome {state}"),
                 }
             }
-            _ => anyhow::bail!("this driftq knows no such decision"),
+            _ => anyhow::bail!(
+                "unknown decision; verify with the driftq version that exported the file"
+            ),
         };
         self.effects.insert(identity(namespace, record), seen);
         Ok(())
     }
 }
 
-/// Names one life of a key.
+/// Returns the identity of an effect. It includes `born_ms`, which differs when a key is used again
+/// after its expiry.
 fn identity(namespace: &str, record: &Record) -> [u8; 16] {
     let Record { tenant, scope, topic, key, born_ms, .. } = record;
     let name = json!([namespace, tenant, scope, topic, key, born_ms]).to_string();
@@ -210,7 +228,7 @@ fn identity(namespace: &str, record: &Record) -> [u8; 16] {
 mod tests {
     use super::*;
 
-    /// As a server exported its ledger: files of this format stay readable.
+    /// An export of a real server. Exports of this format must stay readable.
     const EXPORTED: &[u8] = include_bytes!("../../tests/it/effects.ndjson");
 
     fn lines(file: &[u8]) -> Vec<&[u8]> {
@@ -269,11 +287,14 @@ mod tests {
         for line in [r#"{"record":"}"#, r#"{"record":{},"hash":"ab"}"#] {
             let file = format!("{}\n{line}\n", ledger_file::HEAD);
             let told = format!("{:#}", check(file.as_bytes()).unwrap_err());
-            assert_eq!(told, "line 2: the lines before this are not those that were written");
+            assert_eq!(
+                told,
+                "line 2: the lines before this one were changed: the checksum differs"
+            );
         }
     }
 
-    /// What somebody would write who can hash: `decision key.fence STATE`, one a record.
+    /// Returns a file with valid hashes, one record per `decision key.fence STATE`.
     fn forged(records: &[&str]) -> String {
         let name = ledger_file::name("default", 0);
         let (mut hash, mut seq) = (ledger_file::root(&name), 0);
@@ -298,7 +319,7 @@ mod tests {
         format!("{all}{last}\n")
     }
 
-    fn said(records: &[&str]) -> String {
+    fn print_result(records: &[&str]) -> String {
         match check(forged(records).as_bytes()) {
             Ok(ledger) => format!("{} effects", ledger.effects.len()),
             Err(error) => format!("{error:#}"),
@@ -307,7 +328,7 @@ mod tests {
 
     #[test]
     fn what_a_ledger_may_accept() {
-        assert_eq!(said(&[]), "0 effects");
+        assert_eq!(print_result(&[]), "0 effects");
         let story = [
             "begin k.1",
             "begin k.2",
@@ -320,38 +341,38 @@ mod tests {
             "finish k@2.1 SUCCEEDED",
             "finish from-before.4 SUCCEEDED",
         ];
-        assert_eq!(said(&story), "3 effects");
+        assert_eq!(print_result(&story), "3 effects");
     }
 
     #[test]
     fn what_no_ledger_may_accept_is_found_however_well_it_is_hashed() {
         let told = [
-            said(&["begin k.1", "finish k.1 SUCCEEDED", "finish k.1 FAILED_FINAL"]),
-            said(&["begin k.1", "finish k.1 SUCCEEDED", "finish k.1 SUCCEEDED"]),
-            said(&["begin k.1", "finish k.1 FAILED_FINAL", "begin k.2"]),
-            said(&["begin k.1", "finish k.1 SUCCEEDED", "resolve k.1 FAILED_FINAL"]),
-            said(&["begin k.1", "finish k.1 FAILED_RETRYABLE", "finish k.1 SUCCEEDED"]),
-            said(&["begin k.1", "begin k.2", "finish k.1 SUCCEEDED"]),
-            said(&["begin k.2", "begin k.2"]),
-            said(&["begin k.2", "begin k.1"]),
-            said(&["begin k.1", "finish k.2 SUCCEEDED"]),
-            said(&["begin k.1", "finish k.1 DONE"]),
-            said(&["begin k.1", "finish k.1"]),
-            said(&["forget k.1"]),
+            print_result(&["begin k.1", "finish k.1 SUCCEEDED", "finish k.1 FAILED_FINAL"]),
+            print_result(&["begin k.1", "finish k.1 SUCCEEDED", "finish k.1 SUCCEEDED"]),
+            print_result(&["begin k.1", "finish k.1 FAILED_FINAL", "begin k.2"]),
+            print_result(&["begin k.1", "finish k.1 SUCCEEDED", "resolve k.1 FAILED_FINAL"]),
+            print_result(&["begin k.1", "finish k.1 FAILED_RETRYABLE", "finish k.1 SUCCEEDED"]),
+            print_result(&["begin k.1", "begin k.2", "finish k.1 SUCCEEDED"]),
+            print_result(&["begin k.2", "begin k.2"]),
+            print_result(&["begin k.2", "begin k.1"]),
+            print_result(&["begin k.1", "finish k.2 SUCCEEDED"]),
+            print_result(&["begin k.1", "finish k.1 DONE"]),
+            print_result(&["begin k.1", "finish k.1"]),
+            print_result(&["forget k.1"]),
         ];
         expect_test::expect![[r#"
-            line 5: finish of op/a k of t, fence 1: it had its outcome in line 4
-            line 5: finish of op/a k of t, fence 1: it had its outcome in line 4
-            line 5: begin of op/a k of t, fence 2: it had its outcome in line 4
-            line 5: resolve of op/a k of t, fence 1: it had its outcome in line 4
-            line 5: finish of op/a k of t, fence 1: this fence had its outcome in line 4
-            line 5: finish of op/a k of t, fence 1: the latest is 2, in line 4
-            line 4: begin of op/a k of t, fence 2: fence 2 was there, in line 3
-            line 4: begin of op/a k of t, fence 1: fence 2 was there, in line 3
-            line 4: finish of op/a k of t, fence 2: the latest is 1, in line 3
-            line 4: finish of op/a k of t, fence 1: DONE is no outcome
-            line 4: finish of op/a k of t, fence 1: this driftq knows no such decision
-            line 3: forget of op/a k of t, fence 1: this driftq knows no such decision"#]]
+            line 5: finish of op/a k, tenant t, fence 1: the effect already has an outcome, in line 4
+            line 5: finish of op/a k, tenant t, fence 1: the effect already has an outcome, in line 4
+            line 5: begin of op/a k, tenant t, fence 2: the effect already has an outcome, in line 4
+            line 5: resolve of op/a k, tenant t, fence 1: the effect already has an outcome, in line 4
+            line 5: finish of op/a k, tenant t, fence 1: this fence already has an outcome, in line 4
+            line 5: finish of op/a k, tenant t, fence 1: the latest fence is 2, in line 4
+            line 4: begin of op/a k, tenant t, fence 2: the fence must be greater than 2, in line 3
+            line 4: begin of op/a k, tenant t, fence 1: the fence must be greater than 2, in line 3
+            line 4: finish of op/a k, tenant t, fence 2: the latest fence is 1, in line 3
+            line 4: finish of op/a k, tenant t, fence 1: unknown outcome DONE
+            line 4: finish of op/a k, tenant t, fence 1: unknown decision; verify with the driftq version that exported the file
+            line 3: forget of op/a k, tenant t, fence 1: unknown decision; verify with the driftq version that exported the file"#]]
         .assert_eq(&told.join("\n"));
     }
 
@@ -361,7 +382,7 @@ mod tests {
             assert!(check(file.as_bytes()).is_err(), "{file:?}");
         }
         let long = vec![b'x'; 1 << 20];
-        let said = format!("{:#}", check(&*long).unwrap_err());
-        assert_eq!(said, "line 1: it is cut short");
+        let print_result = format!("{:#}", check(&*long).unwrap_err());
+        assert_eq!(print_result, "line 1: the line has no end, or is longer than 64 KiB");
     }
 }

@@ -1,11 +1,11 @@
-//! Nodes and shards on PostgreSQL, and the way there from SQLite.
+//! Nodes and shards on PostgreSQL, and the migration from SQLite.
 
 use expect_test::expect;
 
 use crate::stage::Stage;
 
 #[test]
-fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
+fn a_directory_is_copied_to_postgres_served_and_restored() {
     let mut stage = Stage::with_database();
     let server = stage.start(&["serve", "--data", "data", "--log", "error"]);
     stage.check(&expect![[r#"
@@ -16,15 +16,15 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
         $ driftq consume orders biller --count 1 -o json | grep -o '"token": *"[^"]*"' | cut -d '"' -f 4
         lt_1
         $ driftq node list
-        ! error: there is only this node: several share a database with --engine postgres (FAILED_PRECONDITION, 409)
+        ! error: this server is a single node; to run several, use --engine postgres (FAILED_PRECONDITION, 409)
         [4]
         $ driftq shard list
-        ! error: there is only this node: several share a database with --engine postgres (FAILED_PRECONDITION, 409)
+        ! error: this server is a single node; to run several, use --engine postgres (FAILED_PRECONDITION, 409)
         [4]
         $ driftq copy-to-postgres --data data 2>&1 | sed 's/process [0-9]*/process PID/'
-        error: data is in use by process PID: stop it first, or give --data another directory
+        error: data is in use by process PID; stop it, or set --data to another directory
         $ driftq shard check
-        ! error: the database holds no storage of DriftQ: give the URL of one that does
+        ! error: the database contains no DriftQ storage; check the database URL
         [1]
     "#]]);
     assert_eq!(server.stop(), "");
@@ -35,12 +35,12 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
         owner  1
         page  1
         topic  1
-        ! copied: serve the database from now on
+        ! copied; start servers on the database from now on
         $ driftq copy-to-postgres --data data
-        ! error: the directory was copied to this database before: serve the database
+        ! error: the directory was already copied to this database; start servers on the database
         [1]
         $ driftq serve --data data --log error
-        ! error: data was copied to a database: serve that. To go back, delete the database and run `driftq mark-restored --data data`; what the database accepted is then lost
+        ! error: data was copied to a database; start servers on the database. To go back, delete the database and run `driftq mark-restored --data data`; everything that the database accepted since the copy is then lost
         [1]
         $ driftq shard check -o ndjson | sed -E 's/"(batch|rows)":[0-9]+/"\1":SOME/g'
         {"batch":SOME,"epoch":1,"rows":SOME,"shard":0}
@@ -57,33 +57,33 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
         shard  state  address  epoch  since  batch  pinned to
         0  held  URL  2  TIME  BATCH
         $ driftq shard move 0 http://localhost:1
-        ! error: no node is called http://localhost:1: `driftq node list` shows them (NOT_FOUND, 404)
+        ! error: node http://localhost:1 does not exist; list the nodes with: driftq node list (NOT_FOUND, 404)
         [3]
         $ driftq shard move 0 any -o json | grep -o '"state":"[^"]*"'
         "state":"held"
         $ driftq shard move 1 any
-        ! error: there is no such shard: `driftq shard list` shows them (NOT_FOUND, 404)
+        ! error: the shard does not exist; list shards with: driftq shard list (NOT_FOUND, 404)
         [3]
         $ driftq node drain n_1
-        ! error: no other node takes shards: start one first (FAILED_PRECONDITION, 409)
+        ! error: no other node accepts shards; start another node first (FAILED_PRECONDITION, 409)
         [4]
         $ driftq node undrain n_1 -o json | grep -o '"state":"[^"]*"'
         "state":"active"
         $ driftq shard check --shard 9
-        ! error: there is no shard 9: the database has 1, from 0
+        ! error: shard 9 does not exist; the database has 1 shards, numbered from 0
         [1]
         $ driftq shard check --shard 0 -o ndjson | sed -E 's/"(batch|rows)":[0-9]+/"\1":SOME/g'
         {"batch":SOME,"epoch":2,"rows":SOME,"shard":0}
         ! ok
-        $ driftq mark-restored | sed 's/restore [0-9]*/restore SOME/'
-        ! error: the node at URL runs on the database: stop it, or wait until its lease is over
+        $ driftq mark-restored | sed 's/now [0-9]*/now SOME/'
+        ! error: the node at URL is running on the database; stop it, or wait until its lease expires
     "#]]);
     assert_eq!(server.stop(), "");
     stage.check(&expect![[r#"
-        $ driftq mark-restored | sed 's/restore [0-9]*/restore SOME/'
-        restore SOME: start the servers
-        $ driftq mark-restored --data data | sed 's/restore [0-9]*/restore SOME/'
-        restore SOME: start the servers
+        $ driftq mark-restored | sed 's/now [0-9]*/now SOME/'
+        restore generation is now SOME; start the servers
+        $ driftq mark-restored --data data | sed 's/now [0-9]*/now SOME/'
+        restore generation is now SOME; start the servers
     "#]]);
     let server = stage.start(&["serve", "--engine", "postgres", "--log", "error"]);
     stage.check(&expect![[r#"
@@ -91,7 +91,7 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
         name  partitions  messages  bytes  dead letters  groups
         orders  1  1  6  0  biller
         $ driftq ack lt_1
-        ! error: attempt 1 is over: the group was moved, made anew or restored. Discard the result; do not retry. (STALE_LEASE, 409)
+        ! error: the lease of attempt 1 has ended: the group was moved, created again or restored from a backup. Discard the result; do not retry. (STALE_LEASE, 409)
         [4]
     "#]]);
     assert_eq!(server.stop(), "");

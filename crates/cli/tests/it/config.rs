@@ -1,11 +1,11 @@
-//! Values from a file, the environment and flags, and what is said of wrong ones.
+//! Values from a file, the environment and flags, and the errors for invalid ones.
 
 use expect_test::expect;
 
 use crate::stage::Stage;
 
 #[test]
-fn each_value_says_where_it_comes_from_and_the_later_wins() {
+fn each_value_has_its_source_and_the_later_source_wins() {
     Stage::alone().check(&expect![[r#"
         $ driftq config | grep -E '^(key|listen|engine|limits.body_bytes|log) '
         key  value  from
@@ -30,19 +30,19 @@ fn each_value_says_where_it_comes_from_and_the_later_wins() {
         insecure  false  --insecure
         $ (umask 022; mkdir found; printf 'log = "warn"\ninsecure = true\n' > found/driftq.toml)
         $ cd found && driftq serve --engine memory
-        ! error: driftq.toml:2: `insecure`: cannot be set in a file that was only found in the working directory: name the file with --config, or use --insecure
+        ! error: driftq.toml:2: `insecure`: cannot be set in a driftq.toml that was not named; name the file with --config, or use --insecure
         [2]
         $ cd found && driftq config --config driftq.toml | grep ^insecure
         insecure  true  driftq.toml:2
         $ cd found && sed -i s/true/false/ driftq.toml && driftq config --insecure | grep ^insecure
         insecure  true  --insecure
         $ driftq config -o ndjson | grep body_bytes
-        {"flag":"--limits-body-bytes","form":"BYTES","from":"driftq.toml:4","help":"The largest request, at least two values, up to 64 MiB","key":"limits.body_bytes","value":4194304,"variable":"DRIFTQ_LIMITS_BODY_BYTES"}
+        {"flag":"--limits-body-bytes","form":"BYTES","from":"driftq.toml:4","help":"Maximum size of a request body, at least twice limits.value_bytes, at most 64 MiB","key":"limits.body_bytes","value":4194304,"variable":"DRIFTQ_LIMITS_BODY_BYTES"}
     "#]]);
 }
 
 #[test]
-fn lists_and_values_that_may_be_none_are_read_from_everywhere() {
+fn lists_and_optional_values_are_read_from_every_source() {
     Stage::alone().check(&expect![[r#"
         $ printf 'http.allowed_origins = ["https://example.com", "http://localhost:5173"]\ndefaults.dlq_retention_ms = 86400000\n' > driftq.toml
         $ driftq config | grep -E 'origins|dlq_ret'
@@ -57,7 +57,7 @@ fn lists_and_values_that_may_be_none_are_read_from_everywhere() {
 }
 
 #[test]
-fn a_profile_changes_what_nobody_gave() {
+fn a_profile_sets_values_that_are_not_given() {
     Stage::alone().check(&expect![[r#"
         $ printf '[defaults]\nprofile = "v1"\nmax_in_flight = 7\n' > driftq.toml
         $ driftq config | grep -E 'profile|lease_ms|in_flight|retention_ms'
@@ -83,20 +83,20 @@ fn a_profile_changes_what_nobody_gave() {
 }
 
 #[test]
-fn a_wrong_file_is_told_by_line_and_with_the_key_that_was_meant() {
+fn an_invalid_file_is_reported_with_line_and_suggested_key() {
     Stage::alone().check(&expect![[r#"
         $ printf 'listen = "127.0.0.1:1"\n\n[limits]\nvalue_byte = 5\nconnections = "many"\n[limit]\nbody_bytes = 1\n[colour]\n' > driftq.toml
         $ driftq config
         ! error: driftq.toml:4: unknown key `limits.value_byte`; did you mean `limits.value_bytes`?
         ! error: driftq.toml:7: unknown key `limit.body_bytes`; did you mean `limits.body_bytes`?
         ! error: driftq.toml:8: unknown key `colour`
-        ! error: driftq.toml:5: `limits.connections`: must be COUNT, not `many`
+        ! error: driftq.toml:5: `limits.connections`: must be COUNT (got `many`)
         [2]
         $ driftq serve
         ! error: driftq.toml:4: unknown key `limits.value_byte`; did you mean `limits.value_bytes`?
         ! error: driftq.toml:7: unknown key `limit.body_bytes`; did you mean `limits.body_bytes`?
         ! error: driftq.toml:8: unknown key `colour`
-        ! error: driftq.toml:5: `limits.connections`: must be COUNT, not `many`
+        ! error: driftq.toml:5: `limits.connections`: must be COUNT (got `many`)
         [2]
         $ printf 'listen = \n' > driftq.toml
         $ driftq config
@@ -109,45 +109,45 @@ fn a_wrong_file_is_told_by_line_and_with_the_key_that_was_meant() {
 }
 
 #[test]
-fn values_that_no_server_should_start_with_are_refused_before_it_does() {
+fn invalid_values_are_rejected_before_the_server_starts() {
     Stage::alone().check(&expect![[r#"
         $ printf '[limits]\nvalue_bytes = 99999999\n[defaults]\nlease_ms = 1\n' > driftq.toml
         $ driftq serve --listen 0.0.0.0:0
-        ! error: --listen: 0.0.0.0:0 can be reached from other machines: set api_key_file, or insecure if the network keeps others out
-        ! error: driftq.toml:2: `limits.value_bytes`: 99999999 is not within 1 to 16777216
+        ! error: --listen: 0.0.0.0:0 is reachable from other machines; set api_key_file, or set insecure if the network is trusted
+        ! error: driftq.toml:2: `limits.value_bytes`: must be between 1 and 16777216 (got 99999999)
         ! error: driftq.toml:4: `defaults.lease_ms`: must be between 250 and 43200000 (got 1)
         [2]
         $ rm driftq.toml
         $ driftq config --limits-body-bytes 1000
-        ! error: --limits-body-bytes: 1000 is not within 2097152, twice limits.value_bytes, to 67108864
+        ! error: --limits-body-bytes: must be between 2097152 (twice limits.value_bytes) and 67108864 (got 1000)
         [2]
         $ driftq config --defaults-retry-policy-max-attempts 0
         ! error: --defaults-retry-policy-max-attempts: max_attempts must be between 1 and 1000, or -1
         [2]
         $ driftq config --http-allowed-origins example.com/
-        ! error: --http-allowed-origins: `example.com/` is not an origin: write it as https://example.com or http://localhost:5173
+        ! error: --http-allowed-origins: `example.com/` is not an origin; write it as https://example.com or http://localhost:5173
         [2]
         $ DRIFTQ_LISTN=127.0.0.1:1 DRIFTQ_SERVICE_PORT=80 driftq config
         ! error: DRIFTQ_LISTN: unknown variable; did you mean `DRIFTQ_LISTEN`?
         [2]
         $ DRIFTQ_LOG=loud driftq config
-        ! error: DRIFTQ_LOG: must be error|warn|info|debug|trace, not `loud`
+        ! error: DRIFTQ_LOG: must be error|warn|info|debug|trace (got `loud`)
         [2]
         $ driftq config --engine postgres
-        ! error: default: `database_url`: is missing: write it as postgresql://user:password@host/database
+        ! error: default: `database_url`: is required by the postgres engine; write it as postgresql://user:password@host/database
         [2]
         $ driftq config --listen localhost
-        ! error: --listen: must be IP:PORT, not `localhost`
+        ! error: --listen: must be IP:PORT (got `localhost`)
         [2]
     "#]]);
 }
 
 #[test]
-fn the_key_itself_is_never_shown() {
+fn the_api_key_is_never_printed() {
     Stage::alone().check(&expect![[r#"
         $ echo short > key.txt
         $ driftq config --api-key-file key.txt
-        ! error: --api-key-file: key.txt: a key has at least 16 characters
+        ! error: --api-key-file: key.txt: the API key must have at least 16 characters
         [2]
         $ driftq config --api-key-file nowhere.txt
         ! error: --api-key-file: nowhere.txt: No such file or directory (os error 2)

@@ -1,10 +1,10 @@
-//! Effects, as a person sees them who ends doubt.
+//! Listing, showing and resolving effects.
 
 use expect_test::expect;
 
 use crate::stage::Stage;
 
-/// Three effects: one at work, one in doubt, one parked that belongs to a message.
+/// Begins three effects: one in progress, one in doubt, one parked under a message.
 fn begun(stage: &Stage) {
     let begin = "/v1/effects/begin";
     stage.post(begin, r#"{"scope":"op/mail","key":"m","on_doubt":"retry","owner":"api-1"}"#);
@@ -91,7 +91,7 @@ fn effects_are_listed_shown_and_resolved() {
         $ driftq effect show op/mail m --wait 50ms | grep state
         state  IN_PROGRESS
         $ driftq effect show op/mail m --wait soon
-        ! error: invalid value 'soon' for '--wait <DURATION>': write it as 500ms, 30s or 5m
+        ! error: invalid value 'soon' for '--wait <DURATION>': must be a duration such as 500ms, 30s or 5m
         !
         ! For more information, try '--help'.
         [2]
@@ -104,16 +104,16 @@ fn effects_are_listed_shown_and_resolved() {
         ! For more information, try '--help'.
         [2]
         $ driftq effect resolve op/charge order-77 --tenant acme --fence 1 --as succeeded --result '{charge}' --by ops --reason 'found ch_1'
-        ! error: --result is not JSON: key must be a string at line 1 column 2
+        ! error: --result must be valid JSON: key must be a string at line 1 column 2
         [2]
         $ driftq effect resolve op/charge order-77 --tenant acme --fence 2 --as failed --by ops --reason 'found ch_1'
         ! error: fence 2 is not current: the effect is IN_DOUBT at fence 1. Discard the result; do not retry. (STALE_FENCE, 409)
         [4]
         $ driftq effect resolve op/mail m --fence 1 --as failed --by ops --reason bored
-        ! error: the effect is IN_PROGRESS: only doubt can be resolved (FAILED_PRECONDITION, 409)
+        ! error: the effect is IN_PROGRESS; only an effect in doubt can be resolved (FAILED_PRECONDITION, 409)
         [4]
         $ driftq effect resolve op/charge order-77 --tenant acme --fence 1 --as retry --result 1 --by ops --reason r
-        ! error: result: goes with SUCCEEDED and FAILED_FINAL only (INVALID_ARGUMENT, 400)
+        ! error: result: is allowed only with SUCCEEDED or FAILED_FINAL (INVALID_ARGUMENT, 400)
         [2]
         $ driftq effect resolve op/charge order-77 --tenant acme --fence 1 --as succeeded --result '{"z": 1, "charge":"ch_1", "amount": 10.50}' --by ops --reason 'found ch_1'
         resolved: SUCCEEDED
@@ -146,7 +146,7 @@ fn effects_are_listed_shown_and_resolved() {
     "#]]);
     let raw = stage.get("/v1/effects?scope=op/charge&key=order-77&tenant_id=acme");
     let result = r#""result":{"z": 1, "charge":"ch_1", "amount": 10.50},"#;
-    assert!(raw.contains(result), "as it was typed: {raw}");
+    assert!(raw.contains(result), "byte for byte: {raw}");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn the_receipt_of_a_message_is_found_by_its_key() {
 }
 
 #[test]
-fn a_dead_letter_is_redriven_by_force() {
+fn a_dead_letter_can_be_redriven_with_force() {
     let mut stage = Stage::alone();
     let _server = stage.start(&["dev", "--topic", "orders"]);
     stage.check(&expect![[r#"
@@ -193,16 +193,16 @@ fn effects_are_explained() {
     begun(&stage);
     stage.check(&expect![[r#"
         $ driftq explain op/charge order-77 --tenant acme | sed 's/[0-9.]* m\?s ago/SOON ago/'
-        op/charge order-77 IN_DOUBT: nobody knows whether fence 1 of api-2 did it: it said so SOON ago (timeout); the next begin is told to ask the provider
+        op/charge order-77 IN_DOUBT: the outcome of fence 1 of api-2 is unknown: it was reported as unknown SOON ago (timeout); the next begin must ask the provider first
         $ driftq explain effect/orders/biller order-78 | sed 's/[0-9.]* m\?s ago/SOON ago/'
-        effect/orders/biller order-78 PARKED: nobody knows whether fence 1 of worker-a did it: it said so SOON ago (timeout); a person has to say
+        effect/orders/biller order-78 PARKED: the outcome of fence 1 of worker-a is unknown: it was reported as unknown SOON ago (timeout); resolve it with: driftq effect resolve
         $ driftq explain orders/0/0 | grep effect
           effect order-78: PARKED, fence 1
         $ driftq explain op/charge none
         ! error: the effect does not exist (NOT_FOUND, 404)
         [3]
         $ driftq explain op/charge
-        ! error: `op/charge` names no message: write m_..., lt_... or TOPIC/PARTITION/OFFSET; or ask about an effect: driftq explain op/charge KEY
+        ! error: `op/charge` is not a message: use m_..., lt_... or TOPIC/PARTITION/OFFSET. To explain an effect: driftq explain op/charge KEY
         [2]
     "#]]);
 }

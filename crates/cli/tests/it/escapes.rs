@@ -1,10 +1,10 @@
-//! Texts of others that hold control characters: they forge no line of a log, and no terminal obeys them.
+//! Control characters in texts of clients cannot forge a log line or reach the terminal.
 
 use expect_test::expect;
 
 use crate::stage::Stage;
 
-/// Leases the only message of a topic and nacks it for good, for a reason.
+/// Leases the only message of a topic and nacks it as a dead letter with this reason.
 fn nack(stage: &Stage, reason: &str) {
     let receive = r#"{"topic":"orders","group":"g","owner":"o\u202e"}"#;
     let received = stage.post("/v1/receive", receive);
@@ -16,7 +16,7 @@ fn nack(stage: &Stage, reason: &str) {
 }
 
 #[test]
-fn tables_and_sentences_show_them_escaped_and_json_as_it_was() {
+fn tables_and_sentences_are_escaped_and_json_is_unchanged() {
     let mut stage = Stage::alone();
     let _server = stage.start(&["dev", "--topic", "orders"]);
     stage.post("/v1/produce", r#"{"topic":"orders","value":"v","key":"k\u001b[31m\nred"}"#);
@@ -42,7 +42,7 @@ fn tables_and_sentences_show_them_escaped_and_json_as_it_was() {
 }
 
 #[test]
-fn an_event_of_the_log_is_one_line() {
+fn a_log_event_is_one_line() {
     for format in ["text", "json"] {
         let mut stage = Stage::alone();
         let server = stage.start_with_log(&["serve", "--engine", "memory", "--log-format", format]);
@@ -55,7 +55,7 @@ fn an_event_of_the_log_is_one_line() {
         let redrive = r#"{"filter":{},"by":"m\n2026 INFO dead letters purged by=alice","reason":"\u001b[2J"}"#;
         stage.post("/v1/dlq/orders/redrive", redrive);
         server.stop();
-        let log = std::fs::read_to_string(stage.path().join("log")).expect("it is there");
+        let log = std::fs::read_to_string(stage.path().join("log")).expect("the log exists");
         let lines: Vec<&str> = log.lines().filter(|line| line.contains("dead letters")).collect();
         assert_eq!(lines.len(), 1, "{log}");
         assert!(lines[0].contains(r"m\n2026 INFO dead letters purged by=alice"), "{log}");

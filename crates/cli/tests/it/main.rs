@@ -1,6 +1,7 @@
-//! The binary as people meet it: what is typed, and what it says, word for word.
+//! The binary as users see it: commands and their exact output.
 //!
-//! `stage` plays transcripts; the rest is one file per part. `UPDATE_EXPECT=1` fills in what is expected.
+//! `stage` plays transcripts; the rest is one file per topic. `UPDATE_EXPECT=1` fills in the
+//! expected output.
 
 mod cluster;
 mod config;

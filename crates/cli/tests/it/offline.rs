@@ -1,11 +1,11 @@
-//! Data directories without a server: looked into, checked, copied and started again.
+//! Data directories without a server: inspected, verified, copied and served again.
 
 use expect_test::expect;
 
 use crate::stage::Stage;
 
 #[test]
-fn a_data_directory_is_looked_into_checked_copied_and_served_again() {
+fn a_data_directory_is_inspected_verified_copied_and_served_again() {
     let mut stage = Stage::alone();
     let server = stage.start(&["serve", "--data", "data", "--log", "error"]);
     stage.check(&expect![[r#"
@@ -22,11 +22,11 @@ fn a_data_directory_is_looked_into_checked_copied_and_served_again() {
         durability  fsync before every acknowledgement
         started  TIME
         $ driftq check --data data 2>&1 | sed 's/process [0-9]*/process PID/'
-        error: data is in use by process PID: stop it first, or give --data another directory
+        error: data is in use by process PID; stop it, or set --data to another directory
         $ driftq backup --data data --to backup.db | sed 's/[0-9]* bytes/SOME bytes/'
         written: backup.db, SOME bytes
         $ driftq backup --data data --to backup.db
-        ! error: backup.db is there already: name a file that is not
+        ! error: backup.db already exists; choose another file
         [1]
         $ driftq shard dump --data data --table topic | sed 's/created_at":[0-9]*/created_at":AT/'
         topic kind=topic name=orders namespace=default topic=1 {"created_at":AT,"kind":"topic","partitions":1,"settings":{}}
@@ -48,18 +48,18 @@ fn a_data_directory_is_looked_into_checked_copied_and_served_again() {
         ! ok
         $ (umask 0; mkdir open shared); chmod g+w,o-w shared
         $ driftq serve --data open --log error
-        ! error: other users can write to open (mode 0777): run `chmod go-w open`, or give --data a directory in it, which is then made
+        ! error: other users can write to open (mode 0777); run `chmod go-w open`, or set --data to a new directory inside it
         [1]
         $ driftq serve --data shared --log error
-        ! error: other users can write to shared (mode 0775): run `chmod go-w shared`, or give --data a directory in it, which is then made
+        ! error: other users can write to shared (mode 0775); run `chmod go-w shared`, or set --data to a new directory inside it
         [1]
         $ ls -A open shared | grep -v : | wc -w
         0
         $ driftq check --data nowhere
-        ! error: nowhere holds no database: give --data the directory of a server
+        ! error: nowhere contains no DriftQ database; set --data to the data directory of a server
         [1]
         $ driftq shard dump --data nowhere
-        ! error: nowhere holds no database: give --data the directory of a server
+        ! error: nowhere contains no DriftQ database; set --data to the data directory of a server
         [1]
         $ driftq shard dump --data data --table pge
         ! error: invalid value 'pge' for '--table <TABLE>'
@@ -79,13 +79,13 @@ fn a_data_directory_is_looked_into_checked_copied_and_served_again() {
         $ driftq consume orders biller --ack --count 1 -o json | grep -o '"value":"[^"]*"'
         "value":"pay 12"
         $ driftq serve --data restored --listen 127.0.0.1:0 --log error 2>&1 | sed 's/process [0-9]*/process PID/'
-        error: restored is in use by process PID: stop it first, or give --data another directory
+        error: restored is in use by process PID; stop it, or set --data to another directory
     "#]]);
     assert_eq!(server.stop(), "");
 }
 
 #[test]
-fn a_damaged_directory_is_told() {
+fn a_damaged_directory_is_reported() {
     let mut stage = Stage::alone();
     stage.check(&expect![[r#"
         $ mkdir data && echo nonsense > data/driftq.db

@@ -1,10 +1,10 @@
-//! What the ledger accepted, taken away and checked without a server.
+//! The audit chain, exported and verified without a server.
 
 use expect_test::expect;
 
 use crate::stage::Stage;
 
-/// Begins, finishes, a resolution and a commit: eleven decisions about four effects.
+/// Begins, finishes, a resolve and a commit: eleven decisions about four effects.
 fn lived(stage: &Stage) {
     let post = |verb: &str, body: &str| stage.post(&format!("/v1/{verb}"), body);
     let finish = |began: &serde_json::Value, how: &str| {
@@ -38,7 +38,7 @@ fn an_export_is_verified_without_a_server() {
         $ driftq export --effects > empty.ndjson && cat empty.ndjson
         {"driftq":"effects","version":1}
         {"chains":0,"records":0,"blake3":"8954d368a0be21577eb9ce27798f4e8cd3c85fff6bb995a746a494c2e3719aee"}
-        ! written: 0 decisions
+        ! exported 0 decisions
         $ driftq verify empty.ndjson
         namespace  shard  decisions  tip
         ! ok: 0 decisions about 0 effects, none with two accepted outcomes
@@ -54,7 +54,7 @@ fn an_export_is_verified_without_a_server() {
     lived(&stage);
     stage.check(&expect![[r#"
         $ driftq export --effects > effects.ndjson
-        ! written: 11 decisions
+        ! exported 11 decisions
         $ wc -l < effects.ndjson
         15
     "#]]);
@@ -79,32 +79,32 @@ fn an_export_is_verified_without_a_server() {
         }
         ! ok: 11 decisions about 4 effects, none with two accepted outcomes
         $ driftq export --effects
-        ! error: no server at URL: start one with `driftq dev`, or give --url
+        ! error: no server at URL; start one with `driftq dev`, or set --url
         [7]
         $ driftq verify nothing.ndjson
         ! error: nothing.ndjson: No such file or directory (os error 2)
         [1]
         $ sed '6s/order-77/order-76/' effects.ndjson > flipped && driftq verify flipped
-        ! error: flipped: line 6: the chain is broken: this hash is not that of this record after the one before
+        ! error: flipped: line 6: the chain is broken: the hash does not match this record and the previous hash
         [1]
         $ for n in $(seq 15); do sed "${n}d" effects.ndjson > dropped; driftq verify dropped 2> said && echo $n; done; cat said
-        error: dropped: it ends before line 15: the last lines are missing
+        error: dropped: the file is truncated: it ends before line 15
         $ for n in $(seq 14); do sed "${n}{h;d};$((n+1)){G}" effects.ndjson > swapped; driftq verify swapped 2> said && echo $n; done; cat said
-        error: swapped: line 14: the chain has 11 records before this, and not this end
+        error: swapped: line 14: the end of the chain does not match its 11 records
         $ sed '$d' effects.ndjson > cut && driftq verify cut
-        ! error: cut: it ends before line 15: the last lines are missing
+        ! error: cut: the file is truncated: it ends before line 15
         [1]
         $ sed '12,13d' effects.ndjson > shorter && driftq verify shorter
-        ! error: shorter: line 12: the chain has 9 records before this, and not this end
+        ! error: shorter: line 12: the end of the chain does not match its 9 records
         [1]
         $ cat effects.ndjson effects.ndjson > twice && driftq verify twice
-        ! error: twice: line 16: there is more after the last line
+        ! error: twice: line 16: unexpected data after the last line
         [1]
         $ echo hello > hello && driftq verify hello
-        ! error: hello: line 1: this is no export of effects
+        ! error: hello: line 1: not an export of effects
         [1]
         $ : > nothing && driftq verify nothing
-        ! error: nothing: it ends before line 1: the last lines are missing
+        ! error: nothing: the file is truncated: it ends before line 1
         [1]
     "#]]);
 }

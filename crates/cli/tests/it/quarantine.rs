@@ -1,4 +1,4 @@
-//! Damaged rows in a real database: the partition stops, the server goes on, a repair brings it back.
+//! Damaged rows in a real database stop their partition until a repair. The server keeps running.
 
 use expect_test::expect;
 
@@ -32,7 +32,7 @@ fn a_damaged_page_stops_its_partition_until_it_is_repaired() {
         1
         $ driftq check --data data 2>&1 | grep problem
         problem: row Page { topic: TopicId(1), lane: Lane(0), last: 1 } is damaged: it is too short
-        error: 1 problems: restore a backup, or see `driftq shard repair --help`
+        error: 1 problems found; restore a backup, or see `driftq shard repair --help`
     "#]]);
     let server = stage.start_with_log(&["serve", "--data", "data", "--log", "error"]);
     stage.check(&expect![[r#"
@@ -46,7 +46,7 @@ fn a_damaged_page_stops_its_partition_until_it_is_repaired() {
         1
         $ driftq shard repair orders
         lost: partition 0, offsets 1 to 1
-        a repair of orders would lose 1 messages and deliver up to 0 again; repeat with --yes
+        repair of orders would lose 1 messages and redeliver up to 0; repeat with --yes
         $ driftq shard repair other
         other has no damage
         $ driftq shard repair nowhere
@@ -54,7 +54,7 @@ fn a_damaged_page_stops_its_partition_until_it_is_repaired() {
         [3]
         $ driftq shard repair orders --yes
         lost: partition 0, offsets 1 to 1
-        repaired orders: 1 messages lost, 0 delivered again
+        repaired orders: 1 messages lost, 0 redelivered
         $ driftq shard repair orders
         orders has no damage
         $ driftq consume orders biller --ack --count 3 -o ndjson | grep -o '"value":"[^"]*"'

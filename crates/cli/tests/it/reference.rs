@@ -1,4 +1,4 @@
-//! The reference is what the binary says of itself. `UPDATE_EXPECT=1` writes it again.
+//! The reference equals the help of the binary. `UPDATE_EXPECT=1` rewrites it.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ fn page(name: &str) -> ExpectFile {
     expect_file![format!("../../../../docs/reference/{name}.md")]
 }
 
-/// Every command, from the manual pages that it writes.
+/// Every command, from the manual pages the binary writes.
 fn commands() -> Vec<String> {
     let directory = tempfile::TempDir::new().expect("a directory");
     let to = directory.path().to_str().expect("a plain path");
@@ -26,7 +26,7 @@ fn commands() -> Vec<String> {
     let name = |file: std::io::Result<std::fs::DirEntry>| {
         let name = file.expect("a page").file_name().into_string().expect("a plain name");
         let words = name.trim_end_matches(".1").replace('-', " ");
-        // The only commands of more than one word.
+        // The only hyphenated commands.
         words
             .replace("mark restored", "mark-restored")
             .replace("copy to postgres", "copy-to-postgres")
@@ -37,7 +37,7 @@ fn commands() -> Vec<String> {
 }
 
 #[test]
-fn the_reference_of_the_command_line_is_what_help_says() {
+fn the_command_line_reference_equals_the_help() {
     let mut text = "\
 # The command line
 
@@ -52,9 +52,9 @@ Values of a server are in [configuration.md](configuration.md).
     for command in commands {
         let arguments: Vec<&str> = command.split(' ').skip(1).chain(["--help"]).collect();
         let help = driftq(&arguments);
-        // What every command takes is said once.
+        // Global options are printed once.
         let is_root = arguments.len() == 1;
-        let end = help.find("\nEverywhere:").filter(|_| !is_root).unwrap_or(help.len());
+        let end = help.find("\nGlobal options:").filter(|_| !is_root).unwrap_or(help.len());
         let lines: Vec<&str> = help[..end].lines().map(str::trim_end).collect();
         let help = lines.join("\n");
         text.push_str(&format!("\n## {command}\n\n```text\n{}\n```\n", help.trim_end()));
@@ -63,7 +63,7 @@ Values of a server are in [configuration.md](configuration.md).
 }
 
 #[test]
-fn the_reference_of_the_configuration_is_its_table() {
+fn the_configuration_reference_equals_its_table() {
     let mut text = "\
 # Configuration
 
@@ -123,7 +123,7 @@ fn every_shell_has_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let script = driftq(&["completions", shell]);
         for verb in ["redrive", "explain", "allowed-origins"] {
-            assert!(script.contains(verb), "{shell} does not know {verb}");
+            assert!(script.contains(verb), "the completions of {shell} lack {verb}");
         }
     }
 }

@@ -5,7 +5,7 @@ use expect_test::expect;
 use crate::stage::Stage;
 
 #[test]
-fn topics_are_made_shown_changed_and_deleted() {
+fn topics_are_created_shown_changed_and_deleted() {
     let mut stage = Stage::alone();
     let server = stage.start(&["dev", "--topic", "orders:3"]);
     stage.check(&expect![[r#"
@@ -17,13 +17,13 @@ fn topics_are_made_shown_changed_and_deleted() {
         $ driftq topic create refunds --set lease_ms=60000
         exists: refunds, partitions: 1
         $ driftq topic create refunds --partitions 2
-        ! error: the topic exists with other partitions or settings (ALREADY_EXISTS, 409)
+        ! error: the topic already exists with different partitions or settings (ALREADY_EXISTS, 409)
         [4]
         $ driftq topic create 'no spaces'
-        ! error: name: must be 1 to 250 of A-Z a-z 0-9 . _ - and begin with a letter or digit (INVALID_ARGUMENT, 400)
+        ! error: name: must be 1 to 250 of A-Z a-z 0-9 . _ - and start with a letter or digit (INVALID_ARGUMENT, 400)
         [2]
         $ driftq topic create x --set lease_ms
-        ! error: `lease_ms`: write it as NAME=VALUE
+        ! error: `lease_ms` is not a setting; write it as NAME=VALUE
         [2]
         $ driftq topic create x --set lease_m=5
         ! error: settings.lease_m: unknown field; known: lease_ms, max_in_flight, max_open, retry_policy, max_backlog_messages, max_backlog_bytes, retention_ms, retention_bytes, dlq_retention_ms, dedupe_ttl_ms, effect_ttl_ms, on_doubt, unkeyed, require_token, auto_create_groups, group_idle_ms, history (INVALID_ARGUMENT, 400)
@@ -68,20 +68,20 @@ fn topics_are_made_shown_changed_and_deleted() {
     "#]]);
     let said = server.stop();
     assert!(said.contains("curl -s $Q/produce"), "{said}");
-    assert!(said.contains("forgotten: 0 messages"), "{said}");
+    assert!(said.contains("discarded: 0 messages"), "{said}");
 }
 
 #[test]
-fn messages_go_in_and_out() {
+fn messages_are_produced_and_consumed() {
     let mut stage = Stage::alone();
     let _server = stage.start(&["dev", "--topic", "orders"]);
     stage.check(&expect![[r#"
         $ driftq produce orders 'pay 12' --idempotency-key order-77
         m_1 in partition 0 at offset 0
         $ driftq produce orders 'pay 12' --idempotency-key order-77
-        m_1 in partition 0 at offset 0 (it was there before)
+        m_1 in partition 0 at offset 0 (already stored)
         $ driftq produce orders 'pay 13' --idempotency-key order-77
-        ! error: this idempotency key belongs to another message (CONFLICT, 422)
+        ! error: this idempotency key was used for a different message; use a new key for new content (CONFLICT, 422)
         [4]
         $ driftq produce nowhere 'pay 12'
         ! error: the topic does not exist; create it with: driftq topic create <topic> (NOT_FOUND, 404)
@@ -100,12 +100,12 @@ fn messages_go_in_and_out() {
         ! For more information, try '--help'.
         [2]
         $ driftq produce orders @nowhere.json
-        ! error: read nowhere.json: No such file or directory (os error 2)
+        ! error: cannot read nowhere.json: No such file or directory (os error 2)
         [2]
         $ printf 'a\nb\n' | driftq produce orders --lines --key k
-        2 stored, 0 refused
+        2 stored, 0 rejected
         $ printf '\377\na\n' | driftq produce orders --lines
-        ! error: line 1 is not UTF-8: 0 stored before it, nothing from it on
+        ! error: line 1 is not UTF-8: 0 lines stored; this line and the rest were not sent
         [2]
         $ printf 'c' | driftq produce orders - -o json | grep -o '"offset":[0-9]*'
         "offset":3
@@ -118,7 +118,7 @@ fn messages_go_in_and_out() {
         $ driftq peek orders --limit 1
         partition  offset  id  key  value  produced
         0  0  m_1  pay 12  TIME
-        ! there is more: repeat with --cursor MDox
+        ! more results: repeat with --cursor MDox
         $ driftq peek orders -o ndjson | head -1 | grep -o '"value":"[^"]*"'
         "value":"pay 12"
         $ driftq peek orders --state ready
@@ -165,7 +165,7 @@ fn messages_go_in_and_out() {
         0  3  m_4  c  TIME  settled  0
         $ driftq consume orders biller & until driftq group show orders biller -o json | grep -q '"consumer":"'; do :; done; driftq topic delete orders --yes; wait $!
         deleted orders with 4 messages
-        ! error: the server ended the stream: ask again to hear why
+        ! error: the server closed the stream; run the command again to see the reason
         [7]
     "#]]);
 }
@@ -181,9 +181,9 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         "token":"lt_1"
         $ driftq explain lt_1 | sed -E 's/for [0-9.]+ m?s/for A WHILE/'
         m_1 at orders/0/0, produced at TIME
-        biller: attempt 1 of 20 is with driftq-cli for A WHILE more
+        biller: attempt 1 of 20 is leased to driftq-cli for A WHILE more
         $ driftq extend lt_1 --lease-ms 60000
-        yours until TIME
+        lease expires at TIME
         $ driftq nack lt_1 --final --delay-ms 5
         ! error: the argument '--dead-letter' cannot be used with '--delay-ms <DELAY_MS>'
         !
@@ -194,19 +194,19 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         $ driftq nack lt_1 --final --reason card_declined
         nacked
         $ driftq ack lt_1
-        ! error: attempt 1 is over: the message is a dead letter. Discard the result; do not retry. (STALE_LEASE, 409)
+        ! error: the lease of attempt 1 has ended: the message was dead-lettered. Discard the result; do not retry. (STALE_LEASE, 409)
         [4]
         $ driftq ack nonsense
-        ! error: token: not a token of this server: send it as it was given, unchanged (INVALID_ARGUMENT, 400)
+        ! error: token: not a token of this server; send the token exactly as received (INVALID_ARGUMENT, 400)
         [2]
         $ driftq ack et_aaaaaaaa
-        ! error: token: this is an effect token: here goes the lease token of the delivery, lt_… (INVALID_ARGUMENT, 400)
+        ! error: token: is an effect token; send the lease token of the delivery (lt_…) (INVALID_ARGUMENT, 400)
         [2]
         $ driftq dlq list orders
         id  group  reason  attempts  last error  dead since  state
         m_2  biller  rejected  1  card_declined  TIME  dead
         $ driftq topic delete dlq.orders --yes
-        ! error: a dead-letter topic goes with its source; delete dead letters with: driftq dlq purge (FAILED_PRECONDITION, 409)
+        ! error: a dead-letter topic cannot be changed or deleted by itself; delete dead letters with: driftq dlq purge (FAILED_PRECONDITION, 409)
         [4]
         $ driftq dlq summary orders
         count  error
@@ -234,11 +234,11 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         [2]
         $ driftq dlq redrive orders m_1
         redriven: 0
-        ! refused: the message does not exist
-        ! error: refused: 1
+        ! rejected: the message does not exist
+        ! error: rejected: 1
         [3]
         $ driftq dlq purge orders --until 2999-01-01T00:00:00Z --by ops
-        ! error: 1 would be gone for good; repeat with --yes
+        ! error: 1 dead letters would be deleted; repeat with --yes
         [2]
         $ driftq dlq redrive orders --error card --by ops --comment fixed
         redriven: 1
@@ -247,7 +247,7 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         $ driftq consume orders biller --ack --count 1 | grep -o '"value":"[^"]*"'
         "value":"pay 12"
         $ driftq dlq purge orders
-        ! error: until: a filter needs until, so that the number stands still (INVALID_ARGUMENT, 400)
+        ! error: until: is required with filter, so that the number of matches does not grow (INVALID_ARGUMENT, 400)
         [2]
         $ driftq dlq purge orders --until 2999-01-01T00:00:00Z --by ops --yes
         purged 0
@@ -255,7 +255,7 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
 }
 
 #[test]
-fn groups_are_made_paused_moved_and_explained() {
+fn groups_are_created_paused_moved_and_explained() {
     let mut stage = Stage::alone();
     let _server = stage.start(&["dev", "--topic", "orders"]);
     stage.check(&expect![[r#"
@@ -279,16 +279,16 @@ fn groups_are_made_paused_moved_and_explained() {
         group  backlog  leased  waiting  oldest unsettled  paused since  paused by  paused because
         biller  1  0  0
         $ driftq explain orders biller
-        orders/biller: nothing is delivered: no consumer is there; 1 not delivered yet
+        orders/biller: nothing is delivered: no consumer is connected; 1 not delivered yet
         $ driftq explain orders
-        ! error: `orders` names no message: write m_..., lt_... or TOPIC/PARTITION/OFFSET; or ask about a group: driftq explain orders GROUP
+        ! error: `orders` is not a message: use m_..., lt_... or TOPIC/PARTITION/OFFSET. To explain a group: driftq explain orders GROUP
         [2]
-        $ driftq explain orders nobody
+        $ driftq explain orders absent
         ! error: the group does not exist; create it with: driftq group create <topic> <group> (NOT_FOUND, 404)
         [3]
         $ driftq explain m_1
         m_1 at orders/0/0, produced at TIME
-        biller: not delivered yet, and next in line; nothing is delivered: no consumer is there
+        biller: not delivered yet, and next in line; nothing is delivered: no consumer is connected
         $ driftq explain orders/0/7
         ! error: the message does not exist (NOT_FOUND, 404)
         [3]
@@ -304,23 +304,23 @@ fn groups_are_made_paused_moved_and_explained() {
         partition  next to deliver  settled through  backlog  leased  waiting  blocked
         0  0  -1  1  0  0  paused
         $ driftq group seek orders biller latest --dry-run
-        would deliver 0 again, skips 1, drops 0 open
+        dry run: 0 messages to redeliver, 1 skipped, 0 open dropped
         $ driftq group seek orders biller tomorrow
-        ! error: `tomorrow`: write earliest, latest, a time as TIME, or PARTITION:OFFSET
+        ! error: `tomorrow` is not a position; use earliest, latest, a time as TIME, or PARTITION:OFFSET
         [2]
         $ driftq group seek orders biller 0:1
-        delivers 0 again, skips 1, drops 0 open
+        moved: 0 messages to redeliver, 1 skipped, 0 open dropped
         $ driftq group resume orders biller -o json | grep -c paused
         0
         [1]
         $ driftq group pause orders biller --until 2020-01-01T00:00:00Z
-        ! error: --until TIME is over: give a time to come, or leave it out to pause until `resume`
+        ! error: --until TIME is in the past; use a later time, or omit it to pause until `resume`
         [2]
-        $ driftq group show orders nobody
-        ! error: group "nobody" does not exist; create it with: driftq group create orders nobody (NOT_FOUND, 404)
+        $ driftq group show orders absent
+        ! error: group "absent" does not exist; create it with: driftq group create orders absent (NOT_FOUND, 404)
         [3]
         $ driftq group delete orders biller
-        ! error: deleting "biller" would drop its place in 0 messages (0 open); repeat with --yes
+        ! error: deleting "biller" would discard its cursors: 0 messages are unsettled (0 open); repeat with --yes
         [2]
         $ driftq group delete orders biller --yes
         deleted biller
@@ -328,11 +328,11 @@ fn groups_are_made_paused_moved_and_explained() {
 }
 
 #[test]
-fn who_is_asked_and_how_is_told_when_it_is_wrong() {
+fn invalid_urls_and_connection_errors_are_reported() {
     let mut stage = Stage::alone();
     stage.check(&expect![[r#"
         $ driftq topic list
-        ! error: no server at URL: start one with `driftq dev`, or give --url
+        ! error: no server at URL; start one with `driftq dev`, or set --url
         [7]
         $ driftq version | sed 's/commit .*/commit SOME/'
         client  VERSION
@@ -341,19 +341,19 @@ fn who_is_asked_and_how_is_told_when_it_is_wrong() {
         $ driftq --version
         driftq VERSION
         $ driftq topic list --url nonsense
-        ! error: --url nonsense is not an address
+        ! error: --url nonsense is not a valid URL; write it as http://127.0.0.1:8080
         [2]
         $ driftq topic list --url https://127.0.0.1:9
-        ! error: --url https://127.0.0.1:9: this client speaks http only: give the address of a node behind the proxy, with its port
+        ! error: --url https://127.0.0.1:9: https is not supported; use the http address and port of a node behind the proxy
         [2]
         $ DRIFTQ_API_KEY_FILE= driftq topic list
-        ! error: no server at URL: start one with `driftq dev`, or give --url
+        ! error: no server at URL; start one with `driftq dev`, or set --url
         [7]
         $ DRIFTQ_URL= DRIFTQ_CONFIG= driftq config --data '' 2>&1
-        error: --data: is empty: name a directory, or write . for the working directory
+        error: --data: must not be empty; use . for the working directory
         [2]
         $ echo 'data = ""' > empty.toml && driftq serve --config empty.toml
-        ! error: empty.toml:1: `data`: is empty: name a directory, or write . for the working directory
+        ! error: empty.toml:1: `data`: must not be empty; use . for the working directory
         [2]
         $ driftq topic list -o xml
         ! error: invalid value 'xml' for '--output <table|json|ndjson>'
@@ -362,10 +362,10 @@ fn who_is_asked_and_how_is_told_when_it_is_wrong() {
         ! For more information, try '--help'.
         [2]
         $ driftq dev --topic orders:many --listen 127.0.0.1:0
-        ! error: --topic orders:many: partitions are a number from 1 on
+        ! error: --topic orders:many: PARTITIONS must be between 1 and 1024
         [2]
         $ driftq dev --listen 0.0.0.0:0
-        ! error: --listen 0.0.0.0:0: dev is for this machine only; for others: driftq serve --engine memory
+        ! error: --listen 0.0.0.0:0: dev listens on loopback only; use: driftq serve --engine memory
         [2]
         $ driftq topic list --api-key-file nowhere.txt
         ! error: --api-key-file: nowhere.txt: No such file or directory (os error 2)
@@ -383,10 +383,10 @@ fn who_is_asked_and_how_is_told_when_it_is_wrong() {
     let _server = stage.start(&key);
     stage.check(&expect![[r#"
         $ driftq topic list
-        ! error: the server wants its key: give --api-key-file (UNAUTHENTICATED, 401)
+        ! error: the server requires an API key; set --api-key-file (UNAUTHENTICATED, 401)
         [5]
         $ echo fedcba9876543210 > other.txt && driftq topic list --api-key-file other.txt
-        ! error: the server refused the key of --api-key-file: it has another (UNAUTHENTICATED, 401)
+        ! error: the server rejected the API key in --api-key-file (UNAUTHENTICATED, 401)
         [5]
         $ driftq topic list --api-key-file key.txt
         name  partitions  messages  bytes  dead letters  groups
@@ -400,7 +400,7 @@ fn who_is_asked_and_how_is_told_when_it_is_wrong() {
 }
 
 #[test]
-fn what_was_refused_for_now_and_what_is_over_have_codes_of_their_own() {
+fn temporary_and_final_rejections_have_different_exit_codes() {
     let mut stage = Stage::alone();
     let _server =
         stage.start(&["serve", "--engine", "memory", "--profile", "v1", "--log", "error"]);
@@ -408,12 +408,12 @@ fn what_was_refused_for_now_and_what_is_over_have_codes_of_their_own() {
         $ driftq topic create orders
         created: orders, partitions: 1
         $ printf 'a\nb\nc\n' | driftq produce orders --lines
-        2 stored, 1 refused
-        ! refused: the partition is full, and no group reads it
-        ! error: refused: 1
+        2 stored, 1 rejected
+        ! rejected: the partition is full, and no group reads it
+        ! error: rejected: 1
         [6]
         $ driftq produce orders 'a value of more than twenty bytes'
-        ! error: value has 33 bytes, at most 20 fit (TOO_LARGE, 413)
+        ! error: value must be at most 20 bytes (got 33) (TOO_LARGE, 413)
         [2]
         $ driftq produce orders d -o json
         ! error: the partition is full, and no group reads it (RESOURCE_EXHAUSTED, 429)
@@ -422,7 +422,7 @@ fn what_was_refused_for_now_and_what_is_over_have_codes_of_their_own() {
 }
 
 #[test]
-fn a_clock_that_did_not_jump_is_not_confirmed() {
+fn confirming_the_clock_without_a_jump_is_rejected() {
     let mut stage = Stage::alone();
     let _server = stage.start(&["dev", "--topic", "orders"]);
     stage.check(&expect![[r#"

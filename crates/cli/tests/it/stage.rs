@@ -1,9 +1,9 @@
-//! Plays transcripts: lines that begin with `$` are typed into a shell, what follows is what is said.
-//! `!` is standard error, `[3]` an exit code that is not 0.
+//! Plays transcripts: lines that begin with `$` are typed into a shell, and the following lines are
+//! the output. `!` is standard error, `[3]` an exit code other than 0.
 //!
-//! What differs from run to run has a name: ids and tokens are `m_1`, `lt_1`, `n_1` in the order in which they
-//! come up, and can be typed by that name; `TIME`, `VERSION`, `DIR` and `URL` are what they say. Several
-//! spaces are two, for columns are as wide as what is in them.
+//! Output that differs between runs has a name. Ids and tokens are `m_1`, `lt_1`, `n_1` in order of
+//! appearance and can be typed by that name. `TIME`, `VERSION`, `DIR` and `URL` stand for their
+//! values. Several spaces become two, because column widths vary with their content.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,26 +15,26 @@ use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_driftq");
 
-/// A directory of its own, and the server that commands are sent to.
+/// A directory, and the server that commands are sent to.
 pub(crate) struct Stage {
     directory: TempDir,
     url: String,
-    /// What commands find in their environment.
+    /// The environment of the commands.
     environment: Vec<(&'static str, String)>,
-    /// Ids and tokens, by the order in which they came up.
+    /// Ids and tokens in order of appearance.
     names: Vec<(String, String)>,
 }
 
 impl Stage {
-    /// Nothing listens where commands are sent.
+    /// A stage without a server: commands are sent to a port without a listener.
     pub(crate) fn alone() -> Stage {
         let directory = TempDir::new().expect("a directory");
-        // The discard port: nobody serves HTTP there.
+        // The discard port serves no HTTP.
         let url = "http://127.0.0.1:9".to_owned();
         Stage { directory, url, environment: Vec::new(), names: Vec::new() }
     }
 
-    /// The same, beside a database of its own.
+    /// The same with its own database.
     pub(crate) fn with_database() -> Stage {
         let server = std::env::var("DRIFTQ_TEST_POSTGRES").expect(
             "no PostgreSQL to test with: run this by `just test`, or under e2e/with-postgres",
@@ -42,7 +42,7 @@ impl Stage {
         let name = format!("cli{}", std::process::id());
         let create = format!("CREATE DATABASE {name}");
         let psql = Command::new("psql").args([&server, "-qc", &create]).status();
-        assert!(psql.expect("there is psql").success());
+        assert!(psql.expect("psql is installed").success());
         let mut stage = Stage::alone();
         let url = server.replace("dbname=postgres", &format!("dbname={name}"));
         stage.environment.push(("DRIFTQ_DATABASE_URL", url));
@@ -58,7 +58,7 @@ impl Stage {
         self.start_with(arguments, Stdio::inherit())
     }
 
-    /// The same; what it logs is in the file `log` of the directory.
+    /// The same, with its log in the file `log` of the directory.
     pub(crate) fn start_with_log(&mut self, arguments: &[&str]) -> Running {
         let log = std::fs::File::create(self.path().join("log")).expect("a file");
         self.start_with(arguments, log.into())
@@ -75,19 +75,20 @@ impl Stage {
             .expect("the binary runs");
         let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut line = String::new();
-        out.read_line(&mut line).expect("it says where it listens");
-        let url = line.trim().strip_prefix("listening on ").expect("it says where it listens");
+        out.read_line(&mut line).expect("the server prints its address");
+        let url = line.trim().strip_prefix("listening on ").expect("the server prints its address");
         self.url = url.to_owned();
         Running { child, out }
     }
 
-    /// Posts JSON to the server, which takes it: what a worker says, and no verb of this program.
+    /// Posts JSON that the server must accept. For worker requests, which this program has no
+    /// command for.
     pub(crate) fn post(&self, path: &str, body: &str) -> serde_json::Value {
         let said = self.ask(&format!("POST {path}"), body);
         serde_json::from_str(&said).expect("JSON")
     }
 
-    /// What the server shows, byte for byte.
+    /// Returns the response of the server byte for byte.
     pub(crate) fn get(&self, path: &str) -> String {
         self.ask(&format!("GET {path}"), "")
     }
@@ -112,13 +113,13 @@ impl Stage {
 
     fn play(&mut self, transcript: &str) -> String {
         let mut played = String::new();
-        // The margin is the editor's.
+        // The indentation is that of the source file.
         for typed in transcript.lines().filter_map(|line| line.trim_start().strip_prefix("$ ")) {
             let line = self.names.iter().fold(typed.to_owned(), |line, (real, name)| {
                 let words = line.split(' ').map(|word| if word == name { real } else { word });
                 words.collect::<Vec<_>>().join(" ")
             });
-            let done = self.command("sh").args(["-c", &line]).output().expect("there is a shell");
+            let done = self.command("sh").args(["-c", &line]).output().expect("sh is installed");
             played.push_str(&format!("$ {typed}\n"));
             played.push_str(&self.named(&String::from_utf8_lossy(&done.stdout), ""));
             played.push_str(&self.named(&String::from_utf8_lossy(&done.stderr), "! "));
@@ -128,11 +129,11 @@ impl Stage {
                 None => played.push_str("[killed]\n"),
             }
         }
-        assert!(!played.is_empty(), "a transcript begins with a line that is typed");
+        assert!(!played.is_empty(), "a transcript begins with a command");
         played
     }
 
-    /// Of the environment only what a command needs.
+    /// Sets only the environment variables that a command needs.
     fn command(&self, program: &str) -> Command {
         let binaries = Path::new(BINARY).parent().expect("a binary is in a directory");
         let mut command = Command::new(program);
@@ -145,7 +146,7 @@ impl Stage {
         command
     }
 
-    /// What was said, with names for what differs from run to run.
+    /// Replaces values that differ between runs by their names.
     fn named(&mut self, said: &str, mark: &str) -> String {
         let directory = self.path().display().to_string();
         let said = said.replace(&directory, "DIR").replace(&self.url, "URL");
@@ -218,20 +219,20 @@ fn times(line: &str) -> String {
     named
 }
 
-/// A server of this test. It ends with it.
+/// A server of this test. Dropping it ends the process.
 pub(crate) struct Running {
     child: Child,
     out: BufReader<ChildStdout>,
 }
 
 impl Running {
-    /// Tells it to stop, as a supervisor does; what it says until it has.
+    /// Stops the server like a supervisor. Returns its output until then.
     pub(crate) fn stop(mut self) -> String {
         let id = self.child.id().to_string();
-        let told = Command::new("kill").args(["-TERM", &id]).status().expect("there is kill");
+        let told = Command::new("kill").args(["-TERM", &id]).status().expect("kill is installed");
         assert!(told.success());
         let mut said = String::new();
-        self.out.read_to_string(&mut said).expect("it says something readable");
+        self.out.read_to_string(&mut said).expect("the output is UTF-8");
         assert!(self.child.wait().expect("it ends").success());
         said
     }
@@ -239,7 +240,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended before.
+        // The process may have ended already.
         let _ended = self.child.kill();
         let _waited = self.child.wait();
     }

@@ -1,9 +1,9 @@
-//! What is asked of the storage: rows to decide on, messages to hand out.
+//! Reads from storage: rows for deciding, and messages for dispatch.
 
 use crate::id::{Generation, GroupId, Lane, Offset, ShardId, Text, TopicId};
 use crate::row::{Hash16, Key, Place};
 
-/// A row that deciding asks for.
+/// Rows that deciding reads.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Lookup {
@@ -11,36 +11,37 @@ pub enum Lookup {
     Row(Key),
     /// The page that holds this message.
     Message { topic: TopicId, lane: Lane, offset: Offset },
-    /// The page that holds this message, or the next there is, without its messages.
-    PageAt { topic: TopicId, lane: Lane, offset: Offset },
-    /// The oldest dead letters of a `dlq.` topic, as many as one step drops.
+    /// The page that holds this message, or the next page, without its messages.
+    PageBounds { topic: TopicId, lane: Lane, offset: Offset },
+    /// The oldest dead letters of a `dlq.` topic, as many as one step deletes.
     Oldest { topic: TopicId },
-    /// The newest dead letters of a `dlq.` topic whose number is lower, as many as a look takes.
+    /// The newest dead letters of a `dlq.` topic with a number below `below`, as many as one slice
+    /// holds.
     Newest { topic: TopicId, below: u64 },
     /// Effects begun under an open entry.
     Held { generation: Generation, lane: Lane, offset: Offset },
-    /// Effects begun under entries of a stretch, as many as one step takes.
+    /// Effects begun under entries in `from..to`, as many as one step handles.
     HeldWithin { generation: Generation, lane: Lane, from: Offset, to: Offset },
-    /// Messages on their way to another shard, from that number on.
+    /// Messages to be sent to another shard, from number `from` on.
     Outbox { target: ShardId, from: u64 },
-    /// What messages of a block of offsets went through.
+    /// History of the messages in a block of offsets.
     History { topic: TopicId, lane: Lane, block: u64 },
-    /// Pointers of a version of a dataset behind a partition key, as many as a look takes.
+    /// Pointers of a version of a dataset after a partition key, as many as one slice holds.
     Pointers { topic: TopicId, dataset: Hash16, after: Text },
-    /// Effects without an end, by their places.
+    /// Effects without an expiry, ordered by place.
     Unending { from: Place },
-    /// Records by their ends, from that bucket on, as many as one step deletes.
+    /// Records with an expiry, from bucket `from` on, as many as one step deletes.
     Ending { from: u64 },
-    /// Records of an audit chain, from that number on.
+    /// Records of an audit chain, from number `from` on.
     Audit { namespace: Hash16, from: u64 },
-    /// Pages of a lane from the one that holds `from` on, as many as a look takes.
+    /// Pages of a lane from the one that holds `from` on, as many as one slice holds.
     Pages { topic: TopicId, lane: Lane, from: Offset },
 }
 
-/// Rows that deciding asks for.
+/// A list of lookups.
 pub type Reads = Vec<Lookup>;
 
-/// A message that dispatch would like to have in memory.
+/// Messages that dispatch wants in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Prefetch {

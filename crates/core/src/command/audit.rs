@@ -1,20 +1,20 @@
-//! The audit chain, for whoever wants to take it away and check it.
+//! Reading the audit chain, to export and verify it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::audit::Tip;
 use crate::id::{ShardId, Text};
 
-/// Read records of a chain. One slice: whoever wants more goes on at [`AuditSlice::next`].
+/// Read one slice of a chain. The next slice starts at [`AuditSlice::next`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ReadAudit {
-    /// On which shard.
+    /// The shard of the chain.
     pub shard: ShardId,
-    /// Whose chain.
+    /// The namespace of the chain.
     pub namespace: Text,
     /// The number of the first record.
     pub from: u64,
-    /// The number of the last.
+    /// The number of the last record.
     pub to: u64,
 }
 
@@ -23,6 +23,6 @@ pub struct ReadAudit {
 pub struct AuditSlice {
     /// Each record's text, and the chain's tip at it.
     pub records: Vec<(String, Tip)>,
-    /// Where to go on; `None`: that was the end.
+    /// Where the next slice starts. `None` at the end of the chain.
     pub next: Option<u64>,
 }

@@ -15,22 +15,22 @@ use crate::view::{GroupView, TopicView};
 
 /// A command whose reply has one type.
 pub trait Call {
-    /// What it is answered with.
+    /// The type of its reply.
     type Reply;
 
-    /// As a shard takes it.
+    /// Converts the call into the command that a shard decides.
     fn into_command(self) -> Command;
 
-    /// The reply, if it is one to this command.
+    /// Returns the reply, if it is one to this command.
     fn reply(reply: Reply) -> Option<Self::Reply>;
 }
 
 /// Whether a create command created something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Creation {
-    /// It did.
+    /// The object was created.
     Created,
-    /// The same existed before.
+    /// The same object existed before.
     Existed,
 }
 
@@ -47,7 +47,7 @@ pub struct CreateGroup {
 #[derive(Debug, Clone)]
 pub struct DeleteTopic(pub TopicName);
 
-/// What a deleted topic held.
+/// The contents of a deleted topic.
 #[derive(Debug, Clone, Copy)]
 pub struct DeletedTopic {
     /// Messages.
@@ -60,7 +60,7 @@ pub struct DeletedTopic {
 #[derive(Debug, Clone)]
 pub struct WouldDeleteTopic(pub TopicName);
 
-/// What a topic holds.
+/// The contents of a topic.
 #[derive(Debug, Clone, Copy)]
 pub struct TopicContents {
     /// Messages.
@@ -81,12 +81,12 @@ pub struct DeleteGroup(pub GroupName);
 #[derive(Debug, Clone)]
 pub struct WouldDeleteGroup(pub GroupName);
 
-/// What a group had before it.
+/// The contents of a group.
 #[derive(Debug, Clone, Copy)]
 pub struct GroupContents {
     /// Messages that are not settled.
     pub backlog: u64,
-    /// Those of them that are open.
+    /// The part of the backlog that is open.
     pub open: u64,
 }
 
@@ -131,7 +131,7 @@ pub struct ViewChain {
 pub struct RedrivenAs {
     /// Its new id.
     pub new: MessageId,
-    /// An earlier redrive did it.
+    /// Whether an earlier redrive did it.
     pub already: bool,
 }
 
@@ -140,20 +140,20 @@ pub struct RedrivenAs {
 pub struct Finished {
     /// The effect.
     pub effect: EffectView,
-    /// The same finish was accepted before.
+    /// Whether the same finish was accepted before.
     pub repeated: bool,
 }
 
-/// A commit that is done.
+/// A commit that was applied.
 #[derive(Debug, Clone)]
 pub struct Committed {
     /// One receipt for each message.
     pub produced: Vec<CommitReceipt>,
-    /// The same commit was accepted before.
+    /// Whether the same commit was accepted before.
     pub repeated: bool,
 }
 
-/// What is known under the name of an effect.
+/// The effect, or the message, with the given name.
 #[derive(Debug, Clone)]
 pub enum NamedEffect {
     /// An effect.

@@ -12,40 +12,40 @@ use serde::{Deserialize, Serialize};
 pub struct Commit {
     /// The delivery.
     pub token: LeaseToken,
-    /// How it ends.
+    /// How the delivery ends.
     pub ending: Ending,
-    /// How effects begun under it ended.
+    /// The outcomes of effects begun under it.
     pub effects: Vec<Finish>,
-    /// What follows.
+    /// The messages to produce.
     pub produce: Vec<Produce>,
-    /// Where what it made is.
+    /// The pointers to set.
     pub pointers: Vec<SetPointer>,
-    /// Short for an effect of the message's own key that succeeded.
+    /// Shorthand for finishing the effect of the message's own key as succeeded.
     pub result: Option<EffectResult>,
 }
 
 /// How a delivery ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
-    /// Done.
+    /// The message is acknowledged.
     Ack,
-    /// Not done, for that reason, to be tried again then or by policy.
+    /// The attempt failed and the message is retried.
     Nack {
-        /// Why.
+        /// The reason.
         reason: Option<Text>,
-        /// When again.
+        /// The wait before the next attempt. Defaults to the backoff of the retry policy.
         delay_ms: Option<u64>,
     },
-    /// Not done, for good, for that reason.
+    /// The message failed permanently, for this reason, and is dead-lettered.
     Final(Option<Text>),
 }
 
 /// A message of a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitReceipt {
-    /// The topic that was asked for.
+    /// The requested topic.
     pub topic: Text,
-    /// Where it is; on its way to another shard if absent.
+    /// Where it is stored. `None` while it is in transit to another shard.
     pub receipt: Option<Receipt>,
 }
 
@@ -61,7 +61,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The word for it on the wire.
+    /// Returns its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Part::Produce => "produce",

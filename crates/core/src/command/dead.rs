@@ -1,4 +1,4 @@
-//! Looking at dead letters, and throwing them away.
+//! Listing and purging dead letters.
 
 use std::sync::Arc;
 
@@ -10,50 +10,50 @@ use crate::id::{MessageId, Text};
 use crate::message::{DeathReason, Message};
 use crate::time::Timestamp;
 
-/// Look at one slice of a topic's dead letters, newest first. Whoever wants more goes on below
+/// List one slice of a topic's dead letters, newest first. The next slice is below
 /// [`DeadLetters::next`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ListDead {
-    /// The topic they died in.
+    /// The topic they failed in.
     pub topic: TopicName,
-    /// Only those with a lower number.
+    /// Only dead letters with a lower number.
     pub below: Option<u64>,
-    /// Which to show.
+    /// Which dead letters to return.
     pub filter: DeadFilter,
-    /// How many to show at most; at least one.
+    /// The maximum number to return, at least 1.
     pub limit: u32,
-    /// With the messages themselves.
+    /// Whether to return the messages too.
     pub values: bool,
 }
 
-/// Which dead letters are shown: those of which everything given here is true.
+/// Which dead letters to return: those that match every field that is set.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct DeadFilter {
-    /// The group it died in.
+    /// The group it failed in.
     pub group: Option<Text>,
-    /// The tenant in force.
+    /// The tenant, `default` if the message has none.
     pub tenant_id: Option<Text>,
     /// The run.
     pub run_id: Option<Text>,
-    /// How the last error begins; its first 64 bytes are compared.
+    /// A prefix of the last error. Its first 64 bytes are compared.
     pub error: Option<Text>,
-    /// Why it died.
+    /// Why it was dead-lettered.
     pub reason: Option<DeathReason>,
-    /// Died then or later.
+    /// Dead-lettered at this time or later.
     pub since: Option<Timestamp>,
-    /// Died before.
+    /// Dead-lettered before this time.
     pub until: Option<Timestamp>,
-    /// Whether it was brought back.
+    /// Whether it was redriven.
     pub state: DeadState,
 }
 
-/// Whether a dead letter was brought back.
+/// Whether a dead letter was redriven.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeadState {
-    /// It was not.
+    /// Not redriven.
     #[default]
     Dead,
-    /// It was.
+    /// Redriven.
     Redriven,
     /// Either.
     All,
@@ -64,9 +64,9 @@ pub enum DeadState {
 pub struct DeadLetters {
     /// Newest first.
     pub letters: Vec<DeadLetter>,
-    /// How many were looked at.
+    /// How many were examined.
     pub scanned: u64,
-    /// Below which number to go on; `None`: that was the last.
+    /// The next slice is below this number. `None` after the last dead letter.
     pub next: Option<u64>,
 }
 
@@ -75,21 +75,21 @@ pub struct DeadLetters {
 pub struct DeadLetter {
     /// Its id.
     pub id: MessageId,
-    /// What it is listed by.
+    /// Its row.
     pub row: DeadRow,
-    /// The message, if asked for.
+    /// The message, if requested.
     pub message: Option<Arc<Message>>,
 }
 
-/// Throw dead letters away, for good. What is not there is passed over, so that a repeat is harmless.
+/// Delete dead letters permanently. Unknown ids are skipped, so a retry is harmless.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Purge {
-    /// The topic they died in.
+    /// The topic they failed in.
     pub topic: TopicName,
-    /// Which; at most [`PURGE_MAX`](crate::limits::PURGE_MAX).
+    /// The ids to delete, at most [`PURGE_MAX`](crate::limits::PURGE_MAX).
     pub ids: Vec<MessageId>,
-    /// Who. For the log: nothing is left to write it on.
+    /// The person or program that purges them. Only logged, because no row remains to store it in.
     pub by: Text,
-    /// Why. For the log too.
+    /// The reason. Only logged.
     pub reason: Text,
 }

@@ -1,4 +1,4 @@
-//! The effect ledger: who may execute a side effect, how it ended, and what becomes of doubt.
+//! Commands of the effect ledger: begin, finish, resolve and list effects.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,32 +11,33 @@ use crate::settings::OnDoubt;
 use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};
 
-/// Ask for the right to execute an effect.
+/// Request the right to execute an effect.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Begin {
-    /// Which effect.
+    /// The effect.
     pub of: BeginOf,
-    /// What is asked for: the same name with another request is refused.
+    /// What the effect does. A begin with the same name and another request is rejected.
     pub request: Option<Request>,
-    /// What becomes of doubt. Stored by the first.
+    /// The policy for an unknown outcome. The first begin stores it.
     pub on_doubt: Option<OnDoubt>,
-    /// How long an outcome is kept, if not as the topic says.
+    /// How long an outcome is kept. Defaults to the topic's setting.
     pub ttl_ms: Option<u64>,
     /// How long the provider remembers the downstream key.
     pub window_ms: Option<u64>,
-    /// Who asks.
+    /// The caller's name for itself.
     pub owner: Option<Text>,
-    /// What the caller is known by, should it ask again because the answer was lost.
+    /// Identifies the caller if it repeats the begin because the reply was lost.
     pub nonce: Option<Text>,
 }
 
-/// Which effect is begun.
+/// The effect that is begun.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum BeginOf {
-    /// One under a delivery: the lease is the delivery's, the key its message's unless named.
+    /// An effect of a delivery, under the delivery's lease. The key defaults to the message's key.
     Delivery { token: LeaseToken, key: Option<Text> },
-    /// One by itself. `again`: only what failed or is in doubt, never a new one.
+    /// An effect without a delivery. `again`: only an effect that failed or is in doubt, never a
+    /// new one.
     Scope { name: EffectQuery, lease_ms: Option<u64>, again: bool },
 }
 
@@ -52,29 +53,29 @@ pub struct EffectQuery {
 }
 
 impl EffectQuery {
-    /// The tenant in force.
+    /// Returns the tenant, `default` if none is named.
     pub fn tenant(&self) -> &str {
         in_force(&self.tenant)
     }
 }
 
-/// What an effect is asked to do, to be told from another.
+/// What an effect does, to distinguish it from a different request with the same name.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
-    /// Hashed here.
+    /// The content, which the shard hashes.
     Content(Bytes),
     /// The caller's own hash.
     Hash(Text),
 }
 
-/// How an execution ended.
+/// Report how an execution ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Finish {
-    /// The right to say so.
+    /// The token of the execution.
     pub token: EffectToken,
-    /// How.
+    /// How it ended.
     pub status: FinishStatus,
-    /// With what.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
@@ -84,90 +85,90 @@ pub struct Finish {
 pub enum FinishStatus {
     /// It happened.
     Succeeded,
-    /// It did not happen, and is not to.
+    /// It did not happen, and must not be retried.
     FailedFinal,
-    /// It did not happen, and may be tried again. `renew`: under another downstream key.
+    /// It did not happen, and may be retried. `renew`: under another downstream key.
     FailedRetryable { renew: bool },
-    /// The caller does not know.
+    /// The caller does not know the outcome.
     Unknown,
 }
 
-/// A person says how a doubtful effect ended.
+/// Resolve an effect in doubt, on behalf of a person.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Resolve {
-    /// Which.
+    /// The effect.
     pub name: EffectQuery,
-    /// The fence whose outcome is not known.
+    /// The fence whose outcome is unknown.
     pub fence: u64,
     /// How it ended.
     pub resolve_as: ResolvedAs,
-    /// With what.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Who says so.
+    /// The person who resolves it.
     pub by: Text,
-    /// Why.
+    /// The reason.
     pub reason: Text,
 }
 
-/// Look for effects whose outcome is not known. One slice: whoever wants more goes on at
+/// List one slice of the effects whose outcome is unknown. The next slice starts at
 /// [`Effects::next`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ListEffects {
-    /// On which shard.
+    /// The shard to read.
     pub shard: ShardId,
     /// Isolation boundary.
     pub namespace: Text,
-    /// In which state.
+    /// Only effects in this state.
     pub state: EffectState,
-    /// Only of this scope.
+    /// Only effects of this scope.
     pub scope: Option<Scope>,
-    /// Only of this tenant.
+    /// Only effects of this tenant.
     pub tenant: Option<Text>,
-    /// The first place to look at.
+    /// The first place to read.
     pub from: Place,
-    /// How many to show at most; at least one.
+    /// The maximum number to return, at least 1.
     pub limit: u32,
 }
 
-/// What [`Begin`] comes to.
+/// The result of a [`Begin`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Began {
-    /// What the caller is to do.
+    /// What the caller should do.
     pub decision: BeginDecision,
     /// The effect.
     pub effect: EffectView,
-    /// The right to finish, if it was given.
+    /// The right to finish the effect, if it was granted.
     pub token: Option<EffectToken>,
 }
 
-/// What the caller of [`Begin`] is to do.
+/// What the caller of [`Begin`] should do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BeginDecision {
     /// Execute it, then finish.
     Execute,
-    /// Nobody knows whether it happened: ask the provider, then finish, or execute it and finish.
+    /// The outcome is unknown. Query the provider first, then finish it, or execute it and finish.
     Probe,
-    /// It is over: take the outcome.
+    /// It has ended. Use the recorded outcome.
     Replay,
-    /// It failed and may be taken again.
+    /// It failed and may be acquired again.
     Retryable,
 }
 
-/// An effect as it is at a moment.
+/// An effect at a point in time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectView {
-    /// What is stored.
+    /// The stored row.
     #[serde(with = "row_and_end")]
     pub row: EffectRow,
-    /// What that means now.
+    /// The state now.
     pub state: EffectState,
     /// End of the holder's lease.
     pub held_until: Option<Timestamp>,
-    /// What the provider is to deduplicate by.
+    /// The key by which the provider should deduplicate.
     pub downstream_key: Text,
 }
 
-/// A row's end is no part of its body: it is stored beside it, and so it travels.
+/// The expiry of a row is not part of its body: it is stored and sent next to it.
 mod row_and_end {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -183,22 +184,22 @@ mod row_and_end {
     }
 }
 
-/// One slice of a list.
+/// One slice of the effects of a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effects {
-    /// In the order of their hashes: none that people know.
+    /// In the order of their hashes, which has no meaning to people.
     pub effects: Vec<EffectView>,
-    /// How many were looked at.
+    /// How many were examined.
     pub scanned: u64,
-    /// Where to go on; `None`: that was the end.
+    /// Where the next slice starts. `None` at the end.
     pub next: Option<Place>,
 }
 
-/// A taken idempotency key of a topic, as an effect.
+/// An idempotency key of a topic that is in use, shown as an effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Produced {
     /// Where the message is.
     pub receipt: Receipt,
-    /// Until when the key is taken.
+    /// When the key expires.
     pub expires: Timestamp,
 }

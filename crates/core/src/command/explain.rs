@@ -1,4 +1,4 @@
-//! Asking why a message or a group is where it is.
+//! Explaining the state of a message, a group or an effect.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::message::Message;
 use crate::time::Timestamp;
 use crate::view::{Blocked, GroupView};
 
-/// What is to be explained.
+/// What to explain.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Explain {
-    /// A message, by its place.
+    /// A message, by its position.
     Message { topic: TopicName, partition: u32, offset: Offset },
-    /// A message, by its id. A lease token has what makes one.
+    /// A message, by its id. A lease token contains the id.
     Id { namespace: Text, id: MessageId },
-    /// A group: why nothing comes.
+    /// A group, and why it receives nothing.
     Group(GroupName),
     /// An effect.
     Effect(EffectQuery),
@@ -27,19 +27,19 @@ pub enum Explain {
 /// An explanation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Explained {
-    /// Of a message.
+    /// The explanation of a message.
     Message(ExplainedMessage),
-    /// Of a group.
+    /// The explanation of a group.
     Group {
-        /// What it is, why, and what happens next, for people.
+        /// The state, its cause and what happens next, as a text for people.
         #[serde(rename = "says")]
         summary: Text,
         /// The group.
         view: Box<GroupView>,
     },
-    /// Of an effect.
+    /// The explanation of an effect.
     Effect {
-        /// What it is, why, and what happens next, for people.
+        /// The state, its cause and what happens next, as a text for people.
         #[serde(rename = "says")]
         summary: Text,
         /// The effect.
@@ -47,7 +47,7 @@ pub enum Explained {
     },
 }
 
-/// A message, and what it is to each group.
+/// A message, and its state in each group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExplainedMessage {
     /// Its id.
@@ -56,34 +56,34 @@ pub struct ExplainedMessage {
     pub topic: Text,
     /// Its partition.
     pub partition: u32,
-    /// Its place there.
+    /// Its offset in the partition.
     pub offset: Offset,
-    /// The message, as long as it is kept.
+    /// The message, while it is kept.
     pub message: Option<Arc<Message>>,
-    /// By name.
+    /// Its state in each group, by group name.
     pub groups: Vec<InGroup>,
-    /// What it went through, where its topic keeps that.
+    /// Its events, if its topic keeps a history.
     pub history: Option<Vec<Event>>,
 }
 
-/// Something a message went through.
+/// An event of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// In which group.
+    /// The group.
     pub group: Text,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
-    /// In which attempt.
+    /// The attempt.
     pub attempt: u32,
-    /// Who got it.
+    /// The owner of the delivery.
     pub owner: Text,
-    /// Why it failed, if anybody said.
+    /// Why it failed, if the worker gave a reason.
     pub error: Text,
 }
 
-/// What happens to messages.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the API reference says what they are")]
 pub enum EventKind {
@@ -98,7 +98,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The word for it on the wire.
+    /// Returns its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             EventKind::Delivered => "delivered",
@@ -113,23 +113,23 @@ impl EventKind {
     }
 }
 
-/// What a message is to one group.
+/// A message in one group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InGroup {
     /// The group.
     pub group: Text,
-    /// In one word.
+    /// The state.
     pub state: ExplainState,
-    /// What it is, why, and what happens next, for people.
+    /// The state, its cause and what happens next, as a text for people.
     #[serde(rename = "says")]
     pub summary: Text,
-    /// Deliveries that counted, as far as is known.
+    /// Deliveries that counted, as far as known.
     pub attempts: u32,
-    /// How many there may be; −1 is any number.
+    /// The maximum number of deliveries; −1 means no limit.
     pub max_attempts: i32,
     /// Why the last one failed, while it is open.
     pub last_error: Text,
-    /// Who has it or had it last, while it is open.
+    /// The current or last owner, while it is open.
     pub last_owner: Text,
     /// When it is due, while it waits.
     pub next_attempt_at: Option<Timestamp>,
@@ -137,31 +137,31 @@ pub struct InGroup {
     pub leased_until: Option<Timestamp>,
     /// Why it is not being delivered, while it could be.
     pub blocked: Option<Blocked>,
-    /// The dead letter it became, as long as that is kept.
+    /// The dead letter it became, while that is kept.
     pub dead_letter: Option<MessageId>,
     /// Effects begun under it, while it is open.
     pub effects: Vec<EffectView>,
 }
 
-/// What a message is to a group, in one word.
+/// The state of a message in a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExplainState {
     /// Not delivered yet.
     Ready,
-    /// With a consumer.
+    /// Leased to a consumer.
     Leased,
-    /// To be delivered again.
+    /// Waiting for a retry.
     Waiting,
-    /// Over, or not meant for the group.
+    /// Settled, or not meant for the group.
     Settled,
-    /// It became a dead letter.
+    /// Dead-lettered.
     Dead,
-    /// Over for every group, and no longer kept.
+    /// Settled in every group and deleted by retention.
     Trimmed,
 }
 
 impl ExplainState {
-    /// The word for it on the wire.
+    /// Returns its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             ExplainState::Ready => "ready",

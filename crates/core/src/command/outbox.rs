@@ -1,4 +1,4 @@
-//! Messages of commits on their way to another shard.
+//! Messages of commits in transit to another shard.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -12,21 +12,21 @@ use crate::message::{Envelope, Routing, Trace};
 pub struct Outgoing {
     /// Isolation boundary.
     pub namespace: Text,
-    /// The topic it is for.
+    /// The target topic.
     pub topic: Text,
     /// Message key.
     pub key: Bytes,
     /// Message value.
     pub value: Bytes,
-    /// What else the commit says.
+    /// The producer's metadata.
     pub envelope: Envelope,
-    /// What the router said, if it was asked.
+    /// The router's decision, if the router was called.
     pub routing: Option<Box<Routing>>,
     /// Trace context.
     pub trace: Option<Box<Trace>>,
-    /// Whose commit it was, should it not be taken.
+    /// The delivery whose commit it was, needed if the message is rejected.
     pub sender: Sender,
-    /// Where it was asked for, if that was another topic.
+    /// Where it was produced, if that was another topic.
     pub routed: Option<Routed>,
 }
 
@@ -35,7 +35,7 @@ pub struct Outgoing {
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct Sender {
     pub topic: TopicId,
-    /// None if it was routed on after it had arrived.
+    /// None if it was forwarded after it had arrived.
     pub group: Option<GroupId>,
     pub lane: Lane,
     pub message: MessageId,
@@ -70,24 +70,25 @@ impl Outgoing {
     }
 }
 
-/// Messages from another shard, in the order of their numbers. Whatever came before `from` is settled there.
+/// Messages from another shard, in the order of their numbers. The source shard has removed all
+/// messages before `from` from its outbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Arrive {
-    /// Where they come from.
+    /// The shard that sent them.
     pub source: ShardId,
-    /// The number of the first.
+    /// The number of the first message.
     pub from: u64,
     /// The messages.
     pub messages: Vec<Outgoing>,
 }
 
-/// What became of them, for the shard they came from.
+/// What happened to the messages, for the shard that sent them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrived {
-    /// Where they went.
+    /// The shard that received them.
     pub target: ShardId,
-    /// Everything below this number has arrived …
+    /// All messages below this number have arrived …
     pub through: u64,
-    /// … and the message of this number never will, for this reason.
+    /// … and the message with this number was rejected permanently, for this reason.
     pub refused: Option<Text>,
 }

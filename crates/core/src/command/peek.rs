@@ -1,4 +1,4 @@
-//! Looking at messages without taking them.
+//! Reading messages without leasing them.
 
 use std::sync::Arc;
 
@@ -10,26 +10,26 @@ use crate::id::{MessageId, Offset, Text};
 use crate::message::Message;
 use crate::time::Timestamp;
 
-/// Look at one slice of one partition. Whoever wants more goes on at [`Peeked::next`].
+/// Read one slice of one partition. The next slice starts at [`Peeked::next`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Peek {
     /// The topic.
     pub topic: TopicName,
     /// The partition.
     pub partition: u32,
-    /// The first offset to look at.
+    /// The first offset to read.
     pub from: Offset,
-    /// Show what the message is to this group.
+    /// Return the state of each message in this group.
     pub group: Option<Text>,
-    /// Which messages to show.
+    /// Which messages to return.
     pub filter: PeekFilter,
-    /// How many to show at most; at least one.
+    /// The maximum number to return, at least 1.
     pub limit: u32,
-    /// How many to look at at most; at least one.
+    /// The maximum number to examine, at least 1.
     pub scan: u64,
 }
 
-/// Which messages a [`Peek`] shows: those of which everything given here is true.
+/// Which messages a [`Peek`] returns: those that match every field that is set.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PeekFilter {
     /// The message key.
@@ -38,33 +38,33 @@ pub struct PeekFilter {
     pub run_id: Option<Text>,
     /// The step.
     pub step_id: Option<Text>,
-    /// The tenant in force.
+    /// The tenant, `default` if the message has none.
     pub tenant_id: Option<Text>,
     /// The idempotency key.
     pub idempotency_key: Option<Text>,
-    /// Produced then or later.
+    /// Produced at this time or later.
     pub since: Option<Timestamp>,
-    /// Produced before.
+    /// Produced before this time.
     pub until: Option<Timestamp>,
-    /// What it is to the group, which must be named.
+    /// The state in the group. Requires a group.
     pub state: Option<PeekState>,
 }
 
-/// What a message is to a group.
+/// The state of a message in a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeekState {
     /// Not delivered yet.
     Ready,
-    /// With a consumer.
+    /// Leased to a consumer.
     Leased,
-    /// To be delivered again.
+    /// Waiting for a retry.
     Waiting,
-    /// Over, or not meant for the group.
+    /// Settled, or not meant for the group.
     Settled,
 }
 
 impl PeekState {
-    /// The word for it on the wire.
+    /// Returns its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             PeekState::Ready => "ready",
@@ -80,28 +80,28 @@ impl PeekState {
 pub struct Peeked {
     /// In the order of their offsets.
     pub messages: Vec<PeekedMessage>,
-    /// How many were looked at.
+    /// How many were examined.
     pub scanned: u64,
-    /// Where to go on; `None`: that was the end.
+    /// Where the next slice starts. `None` at the end of the partition.
     pub next: Option<Offset>,
 }
 
-/// A message, and what it is to the group that was named.
+/// A message, and its state in the requested group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeekedMessage {
     /// Its id.
     pub id: MessageId,
     /// Its partition.
     pub partition: u32,
-    /// Its place there.
+    /// Its offset in the partition.
     pub offset: Offset,
     /// The message.
     pub message: Arc<Message>,
-    /// What it is to the group; `None` without one.
+    /// The state in the group. `None` without a group.
     pub state: Option<PeekState>,
     /// Deliveries that counted, while it is open.
     pub attempts: u32,
-    /// Why the last of them failed; empty if none did.
+    /// Why the last attempt failed. Empty if none failed.
     pub last_error: Text,
     /// When it is due, while it waits.
     pub next_attempt_at: Option<Timestamp>,

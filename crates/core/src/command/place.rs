@@ -9,27 +9,27 @@ use crate::view::TopicView;
 
 /// Where a command is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum CommandTarget {
     /// On this shard.
     Shard(ShardId),
     /// On every shard. [`together`] merges the replies.
     Every,
-    /// On the shard its sender names: it carries ids that only that shard knows.
+    /// On the shard that the sender names. The command contains ids that only that shard knows.
     Known,
 }
 
 impl Command {
-    /// The shard that decides this command, of `shards`.
-    pub fn place(&self, shards: u32) -> Place {
-        let topic = |name: &TopicName| Place::Shard(name.shard(shards));
+    /// Returns where this command is decided, given the number of shards.
+    pub fn place(&self, shards: u32) -> CommandTarget {
+        let topic = |name: &TopicName| CommandTarget::Shard(name.shard(shards));
         let claim = |claim: &Claim| match claim {
-            Claim::Token(token, _) => Place::Shard(token.shard),
+            Claim::Token(token, _) => CommandTarget::Shard(token.shard),
             Claim::Owner { name, .. } => topic(&name.topic),
         };
         let effect = |query: &EffectQuery| match &query.scope {
             Scope::Op(name) => {
                 let EffectQuery { namespace, key, .. } = query;
-                Place::Shard(shard_of_effect(namespace, &format!("op/{name}"), key, shards))
+                CommandTarget::Shard(shard_of_effect(namespace, &format!("op/{name}"), key, shards))
             }
             Scope::Delivery(name) => topic(&name.topic),
             Scope::Produce(name) => topic(name),
@@ -59,36 +59,36 @@ impl Command {
             Command::Purge(purge) | Command::WouldPurge(purge) => topic(&purge.topic),
             Command::Repair(repair) => topic(&repair.topic),
             Command::Explain(explain) => match &**explain {
-                Explain::Id { id, .. } => Place::Shard(id.shard),
+                Explain::Id { id, .. } => CommandTarget::Shard(id.shard),
                 Explain::Message { topic: name, .. } => topic(name),
                 Explain::Group(name) => topic(&name.topic),
                 Explain::Effect(query) => effect(query),
             },
             Command::Begin(begin) => match &begin.of {
-                BeginOf::Delivery { token, .. } => Place::Shard(token.shard),
+                BeginOf::Delivery { token, .. } => CommandTarget::Shard(token.shard),
                 BeginOf::Scope { name, .. } => effect(name),
             },
-            Command::Finish(finish) => Place::Shard(finish.token.shard),
-            Command::ExtendEffect(extend) => Place::Shard(extend.token.shard),
-            Command::Commit(commit) => Place::Shard(commit.token.shard),
+            Command::Finish(finish) => CommandTarget::Shard(finish.token.shard),
+            Command::ExtendEffect(extend) => CommandTarget::Shard(extend.token.shard),
+            Command::Commit(commit) => CommandTarget::Shard(commit.token.shard),
             Command::Resolve(resolve) => effect(&resolve.name),
             Command::ViewEffect(query) => effect(query),
             Command::ViewPointer(query) => topic(&query.topic),
             Command::ListPointers(list) => topic(&list.topic),
-            Command::ViewRouted(key) => Place::Shard(key.target),
-            Command::ListEffects(list) => Place::Shard(list.shard),
-            Command::ViewChain { shard, .. } => Place::Shard(*shard),
-            Command::ReadAudit(read) => Place::Shard(read.shard),
-            Command::ListTopics { .. } | Command::StorageLow(_) => Place::Every,
+            Command::ViewRouted(key) => CommandTarget::Shard(key.target),
+            Command::ListEffects(list) => CommandTarget::Shard(list.shard),
+            Command::ViewChain { shard, .. } => CommandTarget::Shard(*shard),
+            Command::ReadAudit(read) => CommandTarget::Shard(read.shard),
+            Command::ListTopics { .. } | Command::StorageLow(_) => CommandTarget::Every,
             Command::Leave(_) | Command::GiveBack(_) | Command::Arrive(_) | Command::Arrived(_) => {
-                Place::Known
+                CommandTarget::Known
             }
         }
     }
 }
 
 /// Merges the replies of all shards.
-pub fn together(replies: Vec<Reply>) -> Reply {
+pub fn merge_replies(replies: Vec<Reply>) -> Reply {
     let mut topics: Vec<TopicView> = Vec::new();
     for reply in replies {
         if let Reply::Topics(more) = reply {

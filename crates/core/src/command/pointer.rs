@@ -1,4 +1,4 @@
-//! Pointers: where a piece of a dataset is, set by the commit of the message that made it.
+//! Pointers: the location of a piece of a dataset, set by the commit of a message.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct SetPointer {
     pub name: PointerName,
     pub location: Text,
     pub checksum: Option<Text>,
-    /// Also if another message has set it otherwise.
+    /// Replace the pointer even if another message has set it to another value.
     pub replace: bool,
 }
 
@@ -34,13 +34,13 @@ pub struct Pointer {
     pub location: Text,
     pub checksum: Option<Text>,
     pub committed_at: Timestamp,
-    /// Whose commit it was, in which group and attempt.
+    /// The message whose commit set it, with its group and attempt.
     pub message: MessageId,
     pub group: Text,
     pub attempt: u32,
 }
 
-/// A pointer of a topic.
+/// Show a pointer of a topic.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct PointerQuery {
@@ -48,23 +48,23 @@ pub struct PointerQuery {
     pub name: PointerName,
 }
 
-/// Pointers of a version of a dataset, by partition key.
+/// List pointers of a version of a dataset, by partition key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct ListPointers {
     pub topic: TopicName,
     pub dataset: Text,
     pub version: Text,
-    /// Those behind this partition key.
+    /// Only pointers after this partition key.
     pub after: Option<Text>,
     pub limit: u32,
 }
 
-/// Pointers in order.
+/// Pointers, by partition key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pointers {
     /// The pointers.
     pub pointers: Vec<Pointer>,
-    /// There may be more.
+    /// Whether there may be more.
     pub more: bool,
 }

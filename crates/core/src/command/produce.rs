@@ -1,4 +1,4 @@
-//! Storing a message, here or on the shard it is routed to.
+//! Producing a message, on this shard or on the shard it is routed to.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,35 +11,35 @@ use crate::time::Timestamp;
 /// Store a message.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Produce {
-    /// The requested topic; the final one if it was routed here.
+    /// The requested topic. If it was routed here, the final topic.
     pub topic: TopicName,
     /// Message key.
     pub key: Bytes,
     /// Message value.
     pub value: Bytes,
-    /// What else the producer says.
+    /// The producer's metadata.
     pub envelope: Envelope,
-    /// What the router said, if it was asked.
+    /// The router's decision, if the router was called.
     pub routing: Option<Box<Routing>>,
     /// Trace context.
     pub trace: Option<Box<Trace>>,
-    /// What the sender has seen of its topics on other shards, if it looked.
+    /// What the sender has read about its topics on other shards, if it did.
     pub seen: Option<Seen>,
-    /// Where it was asked for, if another shard has routed it here.
+    /// Where it was produced, if another shard has routed it here.
     pub routed: Option<Routed>,
 }
 
-/// What a sender has seen of topics that the deciding shard cannot see. It may be old by now: it saves a
-/// promise that could not be kept, and decides nothing else.
+/// What a sender has read about topics that the deciding shard cannot see. It may be out of date.
+/// It only prevents accepting a message that would be rejected later, and decides nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Seen {
-    /// One of them is not there.
+    /// One of the topics does not exist.
     Absent,
-    /// The final topic has so many partitions.
+    /// The number of partitions of the final topic.
     Partitions(u32),
 }
 
-/// Where a message was asked for: its key is taken under that topic, until then.
+/// Where a message was produced. Its idempotency key is kept under that topic until `expires`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct Routed {
@@ -52,7 +52,7 @@ pub struct Routed {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct RoutedKey {
-    /// Where the message went.
+    /// The shard that the message was routed to.
     pub target: ShardId,
     pub routed: Routed,
     pub tenant: Text,
@@ -60,11 +60,11 @@ pub struct RoutedKey {
 }
 
 impl Produce {
-    /// Router, then envelope, then as requested.
+    /// Returns the topic chosen by the router, else by the envelope, else the requested one.
     pub(crate) fn final_topic(&self) -> TopicName {
         let routed = self.routing.as_ref().and_then(|routing| routing.target_topic.as_ref());
         let target = match self.routed {
-            // The envelope is kept as it was written; what it asks for has been done.
+            // The envelope is stored unchanged, but its target topic has already been applied.
             Some(_) => None,
             None => routed.or(self.envelope.target_topic.as_ref()),
         };
@@ -72,8 +72,8 @@ impl Produce {
         TopicName { namespace: self.topic.namespace.clone(), topic }
     }
 
-    /// Its topics that `shard` cannot see, the final one last.
-    pub fn beyond(&self, shard: ShardId, shards: u32) -> Vec<TopicName> {
+    /// Returns its topics that `shard` cannot see, the final one last.
+    pub fn remote_topics(&self, shard: ShardId, shards: u32) -> Vec<TopicName> {
         let mut topics = vec![self.topic.clone(), self.final_topic()];
         topics.dedup();
         topics.retain(|name| name.shard(shards) != shard);

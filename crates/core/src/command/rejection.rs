@@ -1,4 +1,4 @@
-//! Why something is refused.
+//! Why a command is rejected.
 
 use std::borrow::Cow;
 
@@ -9,25 +9,25 @@ use crate::effect::{Doubt, EffectState};
 use crate::id::{Text, TopicId};
 use crate::settings::InvalidSetting;
 
-/// Why a lease token can no longer act.
+/// Why a lease token is stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stale {
-    /// A later attempt has it.
+    /// A later attempt has the lease.
     Leased,
-    /// It waits for a retry.
+    /// The message waits for a retry.
     Waiting,
-    /// It is done.
+    /// The message is settled.
     Settled,
-    /// It is a dead letter.
+    /// The message is a dead letter.
     Dead,
-    /// The cursor has begun another life.
+    /// The cursor has a later generation.
     Generation,
-    /// It is over and nobody remembers how.
+    /// The message has ended and its outcome is no longer stored.
     Gone,
 }
 
 impl Stale {
-    /// The word for it on the wire.
+    /// Returns its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Stale::Leased => "leased",
@@ -41,12 +41,12 @@ impl Stale {
 
     fn message(self) -> &'static str {
         match self {
-            Stale::Leased => "a later attempt has the message",
-            Stale::Waiting => "the message waits for a retry",
-            Stale::Settled => "the message is settled",
-            Stale::Dead => "the message is a dead letter",
-            Stale::Generation => "the group was moved, made anew or restored",
-            Stale::Gone => "the message is gone",
+            Stale::Leased => "a later attempt has the lease",
+            Stale::Waiting => "the message is waiting for a retry",
+            Stale::Settled => "the message is already settled",
+            Stale::Dead => "the message was dead-lettered",
+            Stale::Generation => "the group was moved, created again or restored from a backup",
+            Stale::Gone => "the message has ended and its outcome is no longer stored",
         }
     }
 }
@@ -67,7 +67,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// The word for it on the wire.
+    /// Returns its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Missing::Topic => "topic",
@@ -79,13 +79,13 @@ impl Missing {
     }
 }
 
-/// What is used up.
+/// A limit that is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their names say")]
 pub enum Full {
-    /// Messages of a partition; the group that holds the backlog, if any.
+    /// Messages of a partition, and the group whose backlog fills it, if any.
     Messages(Option<Text>),
-    /// Bytes of a partition; the group that holds the backlog, if any.
+    /// Bytes of a partition, and the group whose backlog fills it, if any.
     Bytes(Option<Text>),
     /// The storage of the node.
     Storage,
@@ -97,7 +97,7 @@ pub enum Full {
     Cursors { limit: u64 },
 }
 
-/// The command is refused and has changed nothing.
+/// The command is rejected and has changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Rejection {
@@ -107,54 +107,54 @@ pub enum Rejection {
     DeadlinePassed,
     #[error("no such {}", .0.as_str())]
     NotFound(Missing),
-    #[error("the topic exists with other partitions or settings")]
+    #[error("the topic already exists with different partitions or settings")]
     TopicExists { topic: TopicId },
     #[error("not owner")]
     NotOwner,
     #[error("not delivered")]
     NotDelivered,
-    #[error("this topic settles by token only")]
+    #[error("this topic requires the lease token of the delivery")]
     TokenRequired,
-    #[error("attempt {attempt} is over: {}", .state.message())]
+    #[error("the lease of attempt {attempt} has ended: {}", .state.message())]
     StaleLease { state: Stale, attempt: u32, current: Option<u32> },
     #[error("fence {fence} is not current: the effect is {} at fence {current}", .state.as_str())]
     StaleFence { state: EffectState, fence: u64, current: u64 },
-    #[error("the effect is held by fence {fence}")]
+    #[error("another worker is executing the effect (fence {fence}); retry later")]
     InProgress { fence: u64, owner: Text, retry_after_ms: u64 },
-    #[error("nobody knows whether fence {} happened: a person has to say", .doubt.fence)]
+    #[error("the outcome of fence {} is unknown; resolve it: driftq effect resolve", .doubt.fence)]
     Parked { doubt: Box<Doubt>, retry_after_ms: u64 },
-    #[error("this key belongs to another request")]
+    #[error("this key was used for a different request; use a new key for a new request")]
     RequestConflict,
-    #[error("this fence has ended otherwise")]
+    #[error("this fence is already finished with a different outcome")]
     OutcomeConflict,
-    #[error("this delivery was committed with other content")]
+    #[error("this delivery is already committed with different content")]
     CommitConflict,
     #[error("{}[{index}]: {why}", .part.as_str())]
     InPart { part: Part, index: usize, why: Box<Rejection> },
-    #[error("another message has set it otherwise: send replace if you mean to move it")]
+    #[error("another message set this pointer to a different value; send replace to overwrite it")]
     PointerExists(Box<Pointer>),
     #[error("effects are not finished: {}", .0.join(", "))]
     Unfinished(Vec<Text>),
-    #[error("the effect is {}: only doubt can be resolved", .0.as_str())]
+    #[error("the effect is {}; only an effect in doubt can be resolved", .0.as_str())]
     NotInDoubt(EffectState),
-    #[error("its effects may be forgotten by now: they would be executed again")]
+    #[error("outcomes of its effects may have expired, so a redrive could execute them again")]
     EffectsExpired,
-    #[error("it was for another topic, which would not have it: produce it there again")]
+    #[error("it was sent to another topic, which rejected it; produce it to that topic again")]
     Undeliverable,
     #[error("the group has consumers: pause it first")]
     HasConsumers,
-    #[error("a dead-letter topic goes with its source")]
+    #[error("a dead-letter topic cannot be changed or deleted by itself")]
     DeadLetterTopic,
-    #[error("{field} has {size} bytes, at most {limit} fit")]
+    #[error("{field} must be at most {limit} bytes (got {size})")]
     TooLarge { field: Cow<'static, str>, limit: u64, size: u64 },
-    #[error("this idempotency key belongs to another message")]
+    #[error("this idempotency key was used for a different message; use a new key for new content")]
     KeyConflict,
-    #[error("there is no room")]
+    #[error("a limit is reached; retry later")]
     Exhausted { full: Full, retry_after_ms: u64 },
-    /// Deciding it panicked: a defect of ours. Nothing happened.
-    #[error("this command cannot be decided; nothing was changed")]
+    /// Deciding the command panicked, which is a bug. Nothing was changed.
+    #[error("internal error; nothing was changed. See the server log")]
     Poisonous,
-    /// A stored row that it needs is damaged. Nothing happened.
+    /// A stored row that the command needs is damaged. Nothing was changed.
     #[error("stored data is damaged ({row}); nothing was changed")]
     Damaged { row: Text },
 }

@@ -1,27 +1,28 @@
-//! What a person may ask of a cluster.
+//! Checks of administrative requests: drain, undrain and move.
 
-use super::{ClusterView, Part};
+use super::{ClusterView, NodeRole};
 use crate::id::{NodeId, ShardId};
 
-/// It cannot be done.
+/// Why an administrative request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AdminError {
-    /// It is not alive, or never was.
-    #[error("there is no such node: `driftq node list` shows those that are alive")]
+    /// The node is not alive, or never existed.
+    #[error("the node does not exist; list live nodes with: driftq node list")]
     NoNode,
-    /// The number is too high.
-    #[error("there is no such shard: `driftq shard list` shows them")]
+    /// The shard number is too high.
+    #[error("the shard does not exist; list shards with: driftq shard list")]
     NoShard,
-    /// Nobody would serve anything.
-    #[error("no other node takes shards: start one first")]
+    /// No node would be left to serve the shards.
+    #[error("no other node accepts shards; start another node first")]
     LastNode,
-    /// It would give the shard up at once.
-    #[error("the node takes no shards now: undrain it, or name another")]
+    /// The node would give the shard up at once.
+    #[error("the node does not accept shards; undrain it or choose another node")]
     TakesNone,
 }
 
 impl ClusterView {
-    /// Whether a node may be told to give its shards up and take none, until it is told otherwise or ends.
+    /// Rejects draining a node if no other node accepts shards. A drained node gives up its shards
+    /// and accepts none until it is undrained or stopped.
     pub fn may_drain(&self, node: NodeId) -> Result<(), AdminError> {
         if !self.nodes.contains_key(&node) {
             return Err(AdminError::NoNode);
@@ -30,20 +31,23 @@ impl ClusterView {
         if others.any(|(_, view)| view.takes()) { Ok(()) } else { Err(AdminError::LastNode) }
     }
 
-    /// Whether a node may be told to take shards again.
+    /// Rejects undraining a node that is not alive.
     pub fn may_undrain(&self, node: NodeId) -> Result<(), AdminError> {
         self.nodes.contains_key(&node).then_some(()).ok_or(AdminError::NoNode)
     }
 
-    /// Whether a shard may be put on a node, or, on none, be spread like the others.
+    /// Rejects pinning a shard to a node that does not accept shards. Without a node, the shard is
+    /// assigned like the others.
     pub fn may_put(&self, shard: ShardId, node: Option<NodeId>) -> Result<(), AdminError> {
         if shard.0 as usize >= self.shards.len() {
             return Err(AdminError::NoShard);
         }
         let Some(node) = node else { return Ok(()) };
         match self.nodes.get(&node).ok_or(AdminError::NoNode)?.part {
-            Part::Takes => Ok(()),
-            Part::Stops | Part::Drained | Part::DuplicateAddress(_) => Err(AdminError::TakesNone),
+            NodeRole::Takes => Ok(()),
+            NodeRole::Stops | NodeRole::Drained | NodeRole::DuplicateAddress(_) => {
+                Err(AdminError::TakesNone)
+            }
         }
     }
 }

@@ -1,47 +1,50 @@
-//! Which node each shard is wished for.
+//! The assignment of shards to nodes.
 //!
-//! 1. Every node computes the same from the same view.
-//! 2. What a person has put on a node that takes part is there, and takes up room like any other shard.
-//! 3. No node is given more than an even share, but for what was put on it: without that, nodes differ by one
-//!    shard at most.
-//! 4. Whoever holds a shard and has room keeps it, so that as few move as balance allows. What is left
-//!    goes, shard by shard, to the node with room that ranks it highest (rendezvous hashing).
-//! 5. It does not change while it is carried out: given up and claimed one by one in any order, shards are
-//!    wished for the same nodes at every moment between. Each choice looks only at choices that come before
-//!    it in the order of shards, and those are still the same.
+//! 1. Every node computes the same assignment from the same view.
+//! 2. A shard that is pinned to an active node is assigned to it, and counts towards the node's
+//!    share like any other.
+//! 3. No node gets more than an even share, except for shards pinned to it. Without pins, nodes
+//!    differ by at most one shard.
+//! 4. A holder that is below its share keeps its shard, so that as few shards move as balance
+//!    allows. Each remaining shard is assigned to the node below its share that ranks it highest
+//!    (rendezvous hashing).
+//! 5. The assignment does not change while it is carried out. Shards may be given up and claimed
+//!    one by one in any order, and every view in between results in the same assignment. Each
+//!    choice depends only on choices that come before it in the order of shards, and those are
+//!    unchanged.
 
 use std::collections::BTreeMap;
 
 use super::ClusterView;
 use crate::id::{NodeId, ShardId};
 
-/// The node each shard is wished for, in the order of shards: none if no node takes part.
+/// Returns the target node of each shard, in the order of shards. `None` if no node is active.
 pub fn assign(view: &ClusterView) -> Vec<Option<NodeId>> {
     let Some(mut room) = Room::new(view) else { return vec![None; view.shards.len()] };
     let put = view.shards.iter().map(|held| held.pinned_to.filter(|node| room.put(*node)));
-    let mut wishes: Vec<Option<NodeId>> = put.collect();
-    for (wish, held) in wishes.iter_mut().zip(&view.shards) {
+    let mut targets: Vec<Option<NodeId>> = put.collect();
+    for (wish, held) in targets.iter_mut().zip(&view.shards) {
         *wish = wish.or_else(|| held.node.filter(|node| room.take(*node)));
     }
-    for (number, wish) in wishes.iter_mut().enumerate().filter(|(_, wish)| wish.is_none()) {
+    for (number, wish) in targets.iter_mut().enumerate().filter(|(_, wish)| wish.is_none()) {
         let shard = ShardId(number as u32);
         *wish = room.nodes().max_by_key(|node| (score(shard, *node), *node));
         wish.map(|node| room.take(node));
     }
-    wishes
+    targets
 }
 
-/// How many shards each node may still be given.
+/// How many more shards each node may get.
 struct Room {
     given: BTreeMap<NodeId, usize>,
-    /// What every node is given.
+    /// The number of shards that every node gets.
     share: usize,
-    /// How many nodes may still be given one more.
+    /// How many nodes may still get one shard more.
     more: usize,
 }
 
 impl Room {
-    /// None if there is no node that takes part.
+    /// Returns `None` if no node is active.
     fn new(view: &ClusterView) -> Option<Room> {
         let taking = view.nodes.iter().filter(|(_, node)| node.takes());
         let given: BTreeMap<NodeId, usize> = taking.map(|(id, _)| (*id, 0)).collect();
@@ -58,7 +61,7 @@ impl Room {
         self.given.iter().filter(|(_, given)| self.has(**given)).map(|(node, _)| *node)
     }
 
-    /// Gives a node one more, whether there is room or not. False if it takes no part.
+    /// Assigns one more shard to a node, even above its share. False if the node is not active.
     fn put(&mut self, node: NodeId) -> bool {
         let Some(given) = self.given.get_mut(&node) else { return false };
         self.more -= usize::from(*given == self.share && self.more > 0);
@@ -66,7 +69,7 @@ impl Room {
         true
     }
 
-    /// Gives a node one more, if there is room.
+    /// Assigns one more shard to a node if it is below its share. Returns whether it did.
     fn take(&mut self, node: NodeId) -> bool {
         let Some(given) = self.given.get(&node).copied().filter(|given| self.has(*given)) else {
             return false;
@@ -77,7 +80,7 @@ impl Room {
     }
 }
 
-/// How a node ranks a shard. Nodes of different releases have to agree: this never changes.
+/// Returns how a node ranks a shard. Nodes of different releases must agree, so this never changes.
 fn score(shard: ShardId, node: NodeId) -> u64 {
     let mut bytes = *b"driftq spread v1............";
     bytes[16..20].copy_from_slice(&shard.0.to_be_bytes());

@@ -1,60 +1,60 @@
-//! What happens to the ownerships of a node, and what is to be done about them.
+//! Events of a node's ownerships, and the actions to perform.
 
-use super::Shown;
+use super::ClusterRows;
 use crate::id::{Epoch, ShardId};
 
-/// Something happened. Each [`Action`] that asks for an answer gets one, in bounded time.
+/// An event. Each [`Action`] that requires an answer gets one in bounded time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// The renewal was done: this node is alive for a lease from when it was asked for.
-    Renewed(Shown),
-    /// It was not, or nobody knows.
+pub enum OwnershipEvent {
+    /// The renewal succeeded. This node is alive for one lease from when the renewal was sent.
+    Renewed(ClusterRows),
+    /// The renewal failed, or its outcome is unknown.
     RenewFailed,
-    /// A claim was done and the shard recovered: it is served from now on, unless the answer is to
-    /// abandon it.
+    /// A claim succeeded and the shard was recovered. It is served from now on, unless the answer
+    /// is [`Action::Abandon`].
     Claimed {
         /// The shard.
         shard: ShardId,
         /// The number of the claim.
         epoch: Epoch,
     },
-    /// A claim was refused or failed, or nobody knows; or the shard could not be recovered.
+    /// A claim was rejected or failed, its outcome is unknown, or the shard could not be recovered.
     ClaimFailed(ShardId),
-    /// The shard is not served any more: a commit or a read failed.
+    /// The shard is no longer served, because a commit or a read failed.
     Lost {
         /// The shard.
         shard: ShardId,
-        /// Which ownership of it.
+        /// The epoch of the ownership.
         epoch: Epoch,
-        /// Because that ownership is over. Otherwise the outcome is unknown.
+        /// Whether that ownership has ended. Otherwise the outcome is unknown.
         fenced: bool,
     },
-    /// The shard is not served any more, and the database has been told so, or it was tried.
+    /// The shard is no longer served. The node has tried to clear the holder in the database.
     GivenUp(ShardId),
-    /// The process is to stop.
+    /// The process should stop.
     Drain,
     /// Time has passed.
     Time,
 }
 
-/// Something is to be done.
+/// An action to perform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// Renew the row of this node and look. Answered by `Renewed` or `RenewFailed`, the latter after
-    /// [`RENEW_WAIT_MS`](super::RENEW_WAIT_MS).
+pub enum OwnershipAction {
+    /// Renew the row of this node and read the rows of the cluster. Answered by `Renewed`, or by
+    /// `RenewFailed` after at most [`RENEW_WAIT_MS`](super::RENEW_WAIT_MS).
     Renew {
-        /// What the row says of it.
+        /// The value of `draining` in the row.
         draining: bool,
     },
-    /// Claim the shard if its epoch is still this one, recover it, serve it. Answered by `Claimed` or
-    /// `ClaimFailed`.
+    /// Claim the shard if its epoch is still this one, recover it and serve it. Answered by
+    /// `Claimed` or `ClaimFailed`.
     Claim {
         /// The shard.
         shard: ShardId,
         /// Its epoch before the claim.
         epoch: Epoch,
     },
-    /// Stop serving the shard, if it is served, when what is decided has been committed; then clear its
+    /// If the shard is served, commit all decided batches and stop serving it. Then clear its
     /// holder if its epoch is still this one. Answered by `GivenUp`.
     GiveUp {
         /// The shard.
@@ -62,8 +62,8 @@ pub enum Action {
         /// Its epoch.
         epoch: Epoch,
     },
-    /// Drop the shard at once, or the claim or the giving up that is under way, which is still answered.
+    /// Drop the shard at once, or cancel the claim or give-up in progress, which is still answered.
     Abandon(ShardId),
-    /// Delete the row of this node. Nothing is asked after that.
+    /// Delete the row of this node. This is the last action.
     Leave,
 }

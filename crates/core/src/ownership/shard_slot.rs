@@ -5,11 +5,11 @@ use crate::id::{Epoch, NodeId, ShardId};
 use crate::jitter::jitter_ms;
 use crate::time::Timestamp;
 
-/// What this node does about a shard.
+/// What this node does with a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Idle,
-    /// `doomed`: the lease was over before the answer came, so it must not be served.
+    /// `doomed`: the lease ended before the claim was answered, so the shard must not be served.
     Claiming {
         doomed: bool,
     },
@@ -17,7 +17,7 @@ pub(super) enum State {
         epoch: Epoch,
     },
     GivingUp,
-    /// Somebody else has claimed it: a view asked for after that will say who.
+    /// Another node has claimed it. A view that is requested after that shows which.
     Fenced {
         at: Timestamp,
     },
@@ -26,11 +26,11 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct ShardSlot {
     pub(super) state: State,
-    /// Not claimed before; none if nothing has failed yet.
+    /// When the next claim is allowed. `None` if nothing has failed yet.
     pub(super) claim_at: Option<Timestamp>,
-    /// When a claim of ours was last heard to be done.
+    /// When the last success of a claim by this node was received.
     pub(super) claimed_at: Option<Timestamp>,
-    /// Claims that failed since one was done.
+    /// Failed claims since the last success.
     failed_claims: u32,
     /// How often in a row it was lost as soon as it was served.
     early_losses: u32,
@@ -71,7 +71,7 @@ impl ShardSlot {
     }
 }
 
-/// The longer, the more has failed in a row, and not as long as other nodes and shards.
+/// Returns an exponential backoff, jittered by node and shard.
 fn wait_ms(failed: u32, now: Timestamp, me: NodeId, shard: ShardId) -> u64 {
     let longest = (CLAIM_BACKOFF_MS << (failed - 1).min(16)).min(CLAIM_BACKOFF_MS_MAX);
     jitter_ms(longest, me.0 ^ u64::from(shard.0).rotate_left(20) ^ now.0.rotate_left(40))

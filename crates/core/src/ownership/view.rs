@@ -1,4 +1,4 @@
-//! What the database shows of the cluster, and what every node makes of it.
+//! The rows of the cluster in the database, and the view that every node derives from them.
 
 use std::collections::BTreeMap;
 
@@ -7,43 +7,44 @@ use crate::id::{Epoch, NodeId, Text};
 use crate::time::Timestamp;
 use crate::token::TokenVersion;
 
-/// What this release understands of the cluster, as a number in its node row. A newer number includes all older ones.
+/// The version of the cluster rules that this release supports, stored in its node row. A version
+/// includes all lower ones.
 pub const RULES: u64 = 3;
-/// The first that knows shards which are put on a node, and that says when a node renewed. While a node with an
-/// older number is alive, no shard counts as put anywhere.
+/// The first version with pinned shards and with the renewal time of a node. While a node with a
+/// lower version is alive, pins are ignored.
 const RULES_PUT: u64 = 2;
-/// The first that reads tokens of version 2.
+/// The first version that reads tokens of version 2.
 const RULES_TOKEN_V2: u64 = 3;
 
-/// What the database shows: every row there is, by its own clock.
+/// All rows of the cluster, and the time at which the database read them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Shown {
-    /// Its clock.
+pub struct ClusterRows {
+    /// The database's clock.
     pub at: Timestamp,
-    /// Nodes, of which some may be long gone. The one that renewed is among them, as it is now.
+    /// All nodes, also dead ones. The row of the node that renewed is the renewed one.
     pub nodes: BTreeMap<NodeId, NodeRow>,
     /// All shards, in order from 0.
     pub shards: Vec<ShardOwner>,
 }
 
-/// What a node has said of itself, and what was said to it.
+/// What a node has stored about itself, and what a person has set for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeRow {
     /// Where other nodes reach it.
     pub address: Text,
     /// The version of its program.
     pub version: Text,
-    /// What it understands: [`RULES`] of its release.
+    /// The rules it supports: [`RULES`] of its release.
     pub rules: u64,
     /// When it first renewed.
     pub joined_at: Timestamp,
-    /// When it last did.
+    /// When it last renewed.
     pub renewed_at: Timestamp,
-    /// When its lease is over. It has lost it if that is when it last renewed.
+    /// When its lease ends. If this equals `renewed_at`, the node has lost its lease.
     pub until: Timestamp,
-    /// It says that it takes no shards.
+    /// Whether it has reported that it accepts no shards.
     pub draining: bool,
-    /// A person has said that it should take none.
+    /// Whether a person has drained it.
     pub drained: bool,
 }
 
@@ -63,44 +64,44 @@ pub struct ClusterView {
 pub struct NodeView {
     /// Where other nodes reach it.
     pub address: Text,
-    /// Whether it takes shards.
-    pub part: Part,
+    /// Whether it accepts shards.
+    pub part: NodeRole,
 }
 
-/// What part a node has in the cluster.
+/// The part of a node in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// It takes shards.
+pub enum NodeRole {
+    /// It accepts shards.
     Takes,
-    /// It stops: it gives its shards up and takes none.
+    /// It is stopping: it gives up its shards and accepts none.
     Stops,
-    /// A person has said that it should give its shards up and take none.
+    /// A person has drained it: it gives up its shards and accepts none.
     Drained,
-    /// This other one was at its address before it and still is: it gives its shards up and takes none.
+    /// An older node at this address is still alive: this one gives up its shards and accepts none.
     DuplicateAddress(NodeId),
 }
 
-/// Who holds a shard.
+/// The holder of a shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ShardOwner {
     /// The number of the last claim.
     pub epoch: Epoch,
-    /// Who made it; none if it has given the shard up since.
+    /// The node that made the claim. `None` if it has given the shard up since.
     pub node: Option<NodeId>,
-    /// The node that a person has put it on.
+    /// The node that a person has pinned it to.
     pub pinned_to: Option<NodeId>,
 }
 
 impl NodeView {
-    /// Whether it takes shards.
+    /// Whether it accepts shards.
     pub fn takes(&self) -> bool {
-        self.part == Part::Takes
+        self.part == NodeRole::Takes
     }
 }
 
 impl NodeRow {
-    /// Written before the clock was set back: whoever wrote it may be long gone. Older releases do not say when they
-    /// renewed.
+    /// Whether the row was written before the clock was set back. Its node may be dead. Older
+    /// releases do not store when they renewed.
     fn is_ahead(&self, at: Timestamp) -> bool {
         self.rules >= RULES_PUT && at < self.renewed_at
     }
@@ -109,21 +110,23 @@ impl NodeRow {
         self.renewed_at < self.until
     }
 
-    /// Of older releases one that is good for longer than any lease is ahead.
+    /// Whether the lease is valid. The row of an older release is ahead if it is valid for longer
+    /// than any lease.
     fn is_alive(&self, at: Timestamp) -> bool {
         !self.is_ahead(at) && at < self.until && self.until.since(at) <= NODE_LEASE_MS_MAX
     }
 }
 
-impl Shown {
-    /// What is made of it. The same by every node that is shown the same.
+impl ClusterRows {
+    /// Returns the view. Every node derives the same view from the same rows.
     ///
-    /// Of two rows with one address the younger is the one that counts, for a process that dies is followed by
-    /// another there; unless the elder has been heard since. Then it is no follower, and stands aside.
+    /// If two rows have the same address, the younger one counts, because a process that dies is
+    /// replaced at its address. If the older node has renewed since the younger one joined, the
+    /// younger one is not a replacement. It is then a duplicate and accepts no shards.
     pub fn view(&self) -> ClusterView {
         let alive = self.nodes.iter().filter(|(_, row)| row.is_alive(self.at));
         let followed = |(id, row): &(&NodeId, &NodeRow)| {
-            self.namesakes(**id).any(|(other, by)| {
+            self.same_address(**id).any(|(other, by)| {
                 is_elder((**id, row), (other, by)) && row.renewed_at < by.joined_at
             })
         };
@@ -133,10 +136,10 @@ impl Shown {
             let mut others = rows.iter().filter(|(_, other)| other.address == row.address);
             let elder = others.find(|(other, by)| is_elder((**other, by), (*id, row)));
             let part = match elder {
-                Some((elder, _)) => Part::DuplicateAddress(*elder),
-                None if row.drained => Part::Drained,
-                None if row.draining => Part::Stops,
-                None => Part::Takes,
+                Some((elder, _)) => NodeRole::DuplicateAddress(*elder),
+                None if row.drained => NodeRole::Drained,
+                None if row.draining => NodeRole::Stops,
+                None => NodeRole::Takes,
             };
             (*id, NodeView { address: row.address.clone(), part })
         };
@@ -151,15 +154,15 @@ impl Shown {
         ClusterView { nodes, shards, token_version }
     }
 
-    /// The rows that are good for nothing until they are renewed, and when they say they were. They have to lose
-    /// their leases: otherwise they look alive once more when the clock comes to where it was.
+    /// Returns the rows that are ahead of the clock, with their renewal times. Their leases must be
+    /// ended. Otherwise the nodes would look alive again when the clock reaches that time.
     pub fn ahead(&self) -> impl Iterator<Item = (NodeId, Timestamp)> {
         let ahead = self.nodes.iter().filter(|(_, row)| row.is_ahead(self.at) && row.has_lease());
         ahead.map(|(id, row)| (*id, row.renewed_at))
     }
 
-    /// Others at the address of a node that look alive.
-    fn namesakes(&self, of: NodeId) -> impl Iterator<Item = (NodeId, &NodeRow)> {
+    /// Returns the other nodes at the address of a node that look alive.
+    fn same_address(&self, of: NodeId) -> impl Iterator<Item = (NodeId, &NodeRow)> {
         let address = self.nodes.get(&of).map(|row| &row.address);
         let others = self.nodes.iter().filter(move |(id, row)| {
             **id != of && Some(&row.address) == address && row.is_alive(self.at)

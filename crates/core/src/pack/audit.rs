@@ -1,4 +1,5 @@
-//! Records of audit chains: a row holds those of one commit, numbered up to the number in its key.
+//! Records of audit chains. A row holds the records of one commit; its key has the last one's
+//! number.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ use crate::limits::AUDIT_RECORDS_MAX;
 use crate::pack::{Damaged, fingerprint, open, plain, seal};
 use crate::row::{Hash16, Key, Row};
 
-/// What a chain is found by.
+/// Returns the hash by which a chain is looked up.
 pub(crate) fn chain_hash(namespace: &Text) -> Hash16 {
     fingerprint(namespace)
 }
@@ -16,14 +17,14 @@ pub(crate) fn chain_hash(namespace: &Text) -> Hash16 {
 /// The body of a row.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct AuditBody<R> {
-    /// In clear: the key has its hash.
+    /// In plain text, because the key has only its hash.
     namespace: Text,
-    /// The hash before the first of them.
+    /// The chain's hash before the first record.
     before: ChainHash,
     records: Vec<R>,
 }
 
-/// The rows of a commit's records; `links` follow each other in one chain.
+/// Packs the records of a commit. `links` are consecutive in one chain.
 pub(crate) fn audit_rows<'a>(links: &'a [&'a Link]) -> impl Iterator<Item = Row> + 'a {
     links.chunks(AUDIT_RECORDS_MAX).map(|run| {
         let (first, last) = (run[0], run[run.len() - 1]);
@@ -37,7 +38,7 @@ pub(crate) fn audit_rows<'a>(links: &'a [&'a Link]) -> impl Iterator<Item = Row>
     })
 }
 
-/// Records of a chain that follow each other.
+/// Consecutive records of a chain.
 pub(crate) struct AuditRun {
     pub(crate) namespace: Text,
     pub(crate) before: Tip,
@@ -46,9 +47,9 @@ pub(crate) struct AuditRun {
 
 pub(crate) fn open_audit(row: &Row) -> Result<AuditRun, Damaged> {
     let damaged = |why| Damaged::of(&row.key, why);
-    let Key::Audit { last, .. } = row.key else { return Err(damaged("it is no audit row")) };
+    let Key::Audit { last, .. } = row.key else { return Err(damaged("it is not an audit row")) };
     let AuditBody { namespace, before, records } = open(row)?;
     let seq = last.checked_sub(records.len() as u64);
-    let seq = seq.ok_or_else(|| damaged("it has more records than its number allows"))?;
+    let seq = seq.ok_or_else(|| damaged("it has more records than its last number allows"))?;
     Ok(AuditRun { namespace, before: Tip { seq, hash: before }, records })
 }

@@ -1,8 +1,8 @@
 //! Blocks: open entries of 128 consecutive offsets.
 //!
-//! The one body that is written by hand: a commit packs every entry of every block it touches, so this
-//! is the hottest loop there is. Numbers have fixed widths, times and ids six bytes; what is rare is
-//! written only where its flag is set. 42 bytes an entry, 67 at the most.
+//! This is the only body that is encoded by hand. A commit packs every entry of every block that it
+//! changes, so this is the hottest loop. Numbers have fixed widths; times and ids have six bytes.
+//! Rare fields are written only if their flag is set. An entry has 42 bytes, at most 67.
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -15,7 +15,7 @@ use crate::settings::RetryPolicy;
 use crate::time::Timestamp;
 
 const COMMON_BYTES: usize = 42;
-/// Width of times, ids and waits: enough for ten thousand years.
+/// Width of times, ids and durations: enough until after the year 10000.
 const SIX: usize = 6;
 
 const STATE_BITS: u8 = 0b11;
@@ -30,13 +30,13 @@ const STATES: [EntryState; 4] =
 const ERRORS: [LastError; 4] =
     [LastError::None, LastError::Timeout, LastError::Nack, LastError::Note];
 
-/// The block an offset lies in.
+/// Returns the block of an offset.
 pub(crate) fn block_of(offset: Offset) -> u64 {
     offset / BLOCK_OFFSETS
 }
 
-/// Packs the open entries of a block as they are now. None if there are none. `scratch` is where it is
-/// put together, so that the row takes no more memory than it has bytes.
+/// Packs the current open entries of a block. Returns None if there are none. The row is built in
+/// `scratch`, so that it allocates no more memory than it has bytes.
 pub(crate) fn block_row<'a>(
     key: (Generation, Lane, u64),
     batch: BatchNo,
@@ -68,7 +68,7 @@ fn put_entry(packed: &mut Vec<u8>, index: u8, entry: &Entry) {
         | flag(entry.policy.is_some(), HAS_POLICY)
         | flag(entry.deadline.is_some(), HAS_DEADLINE)
         | flag(has_effects, HAS_EFFECTS);
-    // One copy of known length: this is what makes it fast.
+    // One copy of known length makes this fast.
     let mut common = [0; COMMON_BYTES];
     common[0] = index;
     common[1] = flags;
@@ -107,12 +107,12 @@ fn put_rare(packed: &mut Vec<u8>, entry: &Entry, has_effects: bool) {
 /// Unpacks a block.
 pub(crate) fn open_block(row: &Row) -> Result<Vec<(Offset, Entry)>, Damaged> {
     let damaged = |why| Damaged::of(&row.key, why);
-    let Key::Block { block, .. } = row.key else { return Err(damaged("it is no block")) };
+    let Key::Block { block, .. } = row.key else { return Err(damaged("it is not a block")) };
     let first = block * BLOCK_OFFSETS;
     let mut packed = unseal(&row.body).map_err(damaged)?;
     let mut entries = Vec::new();
     while packed.has_remaining() {
-        let entry = take_entry(&mut packed).ok_or_else(|| damaged("an entry is cut short"))?;
+        let entry = take_entry(&mut packed).ok_or_else(|| damaged("an entry is truncated"))?;
         entries.push((first + u64::from(entry.0), entry.1));
     }
     Ok(entries)

@@ -1,4 +1,4 @@
-//! Effects: rows people may read, so their body is JSON text.
+//! Effects: rows that people may read, so their body is JSON text.
 
 use crate::effect::{EffectName, EffectRow};
 use crate::pack::json_rows::{json, misplaced, parse};
@@ -6,7 +6,7 @@ use crate::pack::{Damaged, hash16};
 use crate::row::{Columns, Hash16, Key, RecordKind, Row, UNENDING};
 use crate::time::Timestamp;
 
-/// What an effect is looked up by.
+/// Returns the hash by which an effect is looked up.
 pub(crate) fn effect_hash(name: &EffectName) -> Hash16 {
     let EffectName { namespace, tenant, topic, scope, key } = name;
     hash16(RecordKind::Effect, &(namespace, tenant, topic, scope, key))
@@ -23,7 +23,7 @@ pub(super) fn put_effect(effect: &EffectRow) -> Row {
     }
 }
 
-/// An effect from its row.
+/// Unpacks an effect.
 pub(crate) fn effect_row(row: &Row) -> Result<EffectRow, Damaged> {
     let (Key::Record { kind: RecordKind::Effect, .. }, Columns::Record { expires, .. }) =
         (&row.key, &row.columns)

@@ -1,4 +1,4 @@
-//! The door of the fuzz targets to decoders that nobody else may use. Not in any build that is served.
+//! Access to private decoders for the fuzz targets. Compiled only for fuzzing.
 
 use super::audit::{AuditBody, AuditRun, open_audit};
 use super::block::block_row;
@@ -16,17 +16,17 @@ use crate::message::Message;
 use crate::row::{Columns, Key, RecordKind, Row};
 use crate::shard::{CommitRecord, DedupeRecord, Open, OpenEntries, RoutePin, Tombstone};
 
-/// What a row says, in words that can be compared, and the rows that say it again.
+/// A decoded row in a form that can be compared, and the rows it encodes to.
 #[derive(Debug)]
-pub struct Reread {
-    /// Every field of what was read.
+pub struct RoundTrip {
+    /// Every decoded field.
     pub message: String,
-    /// Packed anew.
+    /// The rows, packed again.
     pub again: Vec<Row>,
 }
 
-/// Reads a row as its table is read, and packs what was read.
-pub fn reread(row: &Row) -> Result<Reread, Damaged> {
+/// Decodes a row by its table, and packs the result again.
+pub fn reread(row: &Row) -> Result<RoundTrip, Damaged> {
     verify(row)?;
     match row.key {
         Key::Head { .. } => packed::<HeadBody>(row),
@@ -47,12 +47,12 @@ pub fn reread(row: &Row) -> Result<Reread, Damaged> {
         }
         Key::Outbox { .. } => packed::<Outgoing>(row),
         Key::Audit { .. } => audit(row),
-        // All of it is its key.
+        // Its key is its only content.
         Key::Held { .. } => Ok(reread_as(&(), vec![row.clone()])),
     }
 }
 
-fn record(kind: RecordKind, row: &Row) -> Result<Reread, Damaged> {
+fn record(kind: RecordKind, row: &Row) -> Result<RoundTrip, Damaged> {
     match kind {
         RecordKind::Dedupe | RecordKind::Routed => packed::<DedupeRecord>(row),
         RecordKind::Pin => packed::<RoutePin>(row),
@@ -64,18 +64,18 @@ fn record(kind: RecordKind, row: &Row) -> Result<Reread, Damaged> {
     }
 }
 
-/// Its records are also made into the texts that are hashed.
-fn audit(row: &Row) -> Result<Reread, Damaged> {
+/// Also formats each record as the text that the chain hashes.
+fn audit(row: &Row) -> Result<RoundTrip, Damaged> {
     let AuditRun { before, records, .. } = open_audit(row)?;
     records.iter().fold(before, |tip, record| tip.next(record).0);
     packed::<AuditBody<AuditRecord>>(row)
 }
 
-fn reread_as<T: std::fmt::Debug>(value: &T, again: Vec<Row>) -> Reread {
-    Reread { message: format!("{value:?}"), again }
+fn reread_as<T: std::fmt::Debug>(value: &T, again: Vec<Row>) -> RoundTrip {
+    RoundTrip { message: format!("{value:?}"), again }
 }
 
-fn packed<T>(row: &Row) -> Result<Reread, Damaged>
+fn packed<T>(row: &Row) -> Result<RoundTrip, Damaged>
 where
     T: std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
 {
@@ -84,10 +84,10 @@ where
     Ok(reread_as(&value, vec![Row { body, ..row.clone() }]))
 }
 
-fn page(row: &Row) -> Result<Reread, Damaged> {
+fn page(row: &Row) -> Result<RoundTrip, Damaged> {
     let page = open_page(row)?;
     let (Key::Page { topic, lane, .. }, Columns::Page { at, .. }) = (&row.key, &row.columns) else {
-        unreachable!("it was read as a page")
+        unreachable!("it was decoded as a page")
     };
     let messages: Vec<&Message> = page.messages.iter().map(|kept| &*kept.message).collect();
     let bytes_before = page.messages.first().map_or(0, |kept| kept.bytes_before);
@@ -96,10 +96,10 @@ fn page(row: &Row) -> Result<Reread, Damaged> {
     Ok(reread_as(&numbered, again))
 }
 
-/// Entries in the order of their offsets, each once: so they are kept in memory.
-fn block(row: &Row) -> Result<Reread, Damaged> {
+/// Packs each entry once, in offset order, as they are kept in memory.
+fn block(row: &Row) -> Result<RoundTrip, Damaged> {
     let Key::Block { generation, lane, block, batch } = row.key else {
-        unreachable!("it is looked at as a block")
+        unreachable!("the caller matched a block")
     };
     let entries = open_block(row)?;
     let mut open = OpenEntries::default();

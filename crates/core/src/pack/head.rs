@@ -1,4 +1,4 @@
-//! Heads: what a commit says about itself, and the cursors, lanes and marks that changed with it.
+//! Heads: the metadata of a commit, and the cursors, lanes and marks that it changed.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub(crate) struct CursorItem {
     pub(crate) generation: Generation,
     pub(crate) lane: Lane,
     pub(crate) next: Offset,
-    /// The lowest open offset, or `next`: where a recovery begins to look for blocks.
+    /// The lowest open offset, or `next` if there is none. Recovery reads blocks from here on.
     pub(crate) low: Offset,
     pub(crate) bytes: u64,
 }
@@ -35,7 +35,7 @@ pub(crate) struct MarkItem {
 /// The body of a head.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HeadBody {
-    /// The counter's next number.
+    /// Next number of the id counter.
     pub(crate) ids: u64,
     pub(crate) cursors: Vec<CursorItem>,
     pub(crate) lanes: Vec<LaneItem>,

@@ -1,11 +1,11 @@
-//! What messages went through: one row per batch and block of offsets.
+//! Message history: one row per batch and block of offsets.
 
 use crate::command::Event;
 use crate::id::{BatchNo, Lane, Offset, TopicId};
 use crate::pack::{Damaged, open, plain, seal};
 use crate::row::{Key, Row};
 
-/// Events of a batch that are about one block.
+/// Packs the events of a batch for one block.
 pub(crate) fn put_history(
     topic: TopicId,
     lane: Lane,
@@ -16,7 +16,7 @@ pub(crate) fn put_history(
     plain(Key::History { topic, lane, block, batch }, seal(&events))
 }
 
-/// Events from their row.
+/// Unpacks the events of a row.
 pub(crate) fn history_row(row: &Row) -> Result<Vec<(Offset, Event)>, Damaged> {
     open(row)
 }

@@ -1,4 +1,4 @@
-//! Rows people read: topics, groups and dead letters keep their body as JSON text.
+//! Rows that people read: topics, groups and dead letters store their body as JSON text.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -51,11 +51,11 @@ struct DeadBody {
 }
 
 pub(crate) fn json<T: Serialize>(value: &T) -> Bytes {
-    serde_json::to_vec(value).expect("plain values can be written as JSON").into()
+    serde_json::to_vec(value).expect("plain values can be encoded as JSON").into()
 }
 
 pub(crate) fn parse<'a, T: Deserialize<'a>>(row: &'a Row) -> Result<T, Damaged> {
-    serde_json::from_slice(&row.body).map_err(|_| Damaged::of(&row.key, "its JSON cannot be read"))
+    serde_json::from_slice(&row.body).map_err(|_| Damaged::of(&row.key, "its JSON is invalid"))
 }
 
 pub(crate) fn misplaced(row: &Row) -> Damaged {
@@ -79,7 +79,7 @@ pub(crate) fn put_topic(topic: &TopicRow) -> Row {
     Row { key: Key::Topic { topic: topic.id }, columns, body: json(&body) }
 }
 
-/// A topic from its row.
+/// Unpacks a topic.
 pub(crate) fn topic_row(row: &Row) -> Result<TopicRow, Damaged> {
     let (Key::Topic { topic }, Columns::Topic { namespace, name, .. }) = (&row.key, &row.columns)
     else {
@@ -109,7 +109,7 @@ pub(crate) fn put_group(group: &GroupRow) -> Row {
     Row { key: Key::Group { group: group.id }, columns, body: json(&body) }
 }
 
-/// A group from its row.
+/// Unpacks a group.
 pub(crate) fn group_row(row: &Row) -> Result<GroupRow, Damaged> {
     let (Key::Group { group }, Columns::Group { topic, name }) = (&row.key, &row.columns) else {
         return Err(misplaced(row));
@@ -150,7 +150,7 @@ pub(crate) fn put_dead(dead: &DeadRow) -> Row {
     Row { key: Key::Dead { topic: dead.topic, seq: dead.seq }, columns, body: json(&body) }
 }
 
-/// A dead letter from its row.
+/// Unpacks a dead letter.
 pub(crate) fn dead_row(row: &Row) -> Result<DeadRow, Damaged> {
     let (Key::Dead { topic, seq }, Columns::Dead { lane, offset, group, at, .. }) =
         (&row.key, &row.columns)

@@ -1,7 +1,8 @@
-//! Packing: how what the core decides becomes rows. Pure code beside the pipeline.
+//! Packing: encodes decided changes as rows. Pure code without I/O.
 //!
-//! A packed body is a version byte, a postcard value and a CRC-32C of both. Golden bytes in the tests
-//! make any change of layout visible; a new layout gets a new version, and old versions stay readable.
+//! A packed body is a version byte, a postcard value and a CRC-32C of both. Golden bytes in the
+//! tests make any change of layout visible. A new layout gets a new version, and old versions stay
+//! readable.
 
 mod audit;
 mod block;
@@ -33,17 +34,17 @@ pub(crate) use json_rows::{dead_row, group_row, put_group, put_topic, topic_row}
 pub(crate) use page::{Page, open_page, pages};
 pub(crate) use pointer::{dataset_hash, pointer_row};
 
-/// The layout written now.
+/// The version of the current layout.
 const VERSION: u8 = 1;
 const CHECKSUM_BYTES: usize = 4;
 
-/// A row whose bytes are not what was written.
+/// A row that is missing, or whose bytes are not those that were written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("row {key} is damaged: {why}")]
 pub struct Damaged {
-    /// Which row.
+    /// The row's key.
     pub key: String,
-    /// What is wrong with it.
+    /// The kind of damage.
     pub why: &'static str,
     /// The lane whose messages it holds, if it is a page.
     pub(crate) lane: Option<(TopicId, Lane)>,
@@ -65,7 +66,7 @@ pub(crate) fn seal<T: Serialize>(value: &T) -> Bytes {
     packed.into()
 }
 
-/// The content of a packed body, if it is whole.
+/// Returns the content of a packed body, if its checksum and version are valid.
 fn unseal(body: &[u8]) -> Result<&[u8], &'static str> {
     let split =
         body.len().checked_sub(CHECKSUM_BYTES).filter(|at| *at > 0).ok_or("it is too short")?;
@@ -83,14 +84,14 @@ fn unseal(body: &[u8]) -> Result<&[u8], &'static str> {
 pub(crate) fn open<T: DeserializeOwned>(row: &Row) -> Result<T, Damaged> {
     let damaged = |why| Damaged::of(&row.key, why);
     let packed = unseal(&row.body).map_err(damaged)?;
-    postcard::from_bytes(packed).map_err(|_| damaged("its content cannot be read"))
+    postcard::from_bytes(packed).map_err(|_| damaged("its content is invalid"))
 }
 
-/// Says whether a row is whole. Everything an engine answers passes here once.
+/// Checks that a row is not damaged. Every row that an engine returns is checked once.
 pub fn verify(row: &Row) -> Result<(), Damaged> {
     let damaged = |why| Damaged::of(&row.key, why);
     let is_text =
-        || std::str::from_utf8(&row.body).map(drop).map_err(|_| damaged("it is not text"));
+        || std::str::from_utf8(&row.body).map(drop).map_err(|_| damaged("it is not UTF-8 text"));
     match row.key.table() {
         Table::Record if matches!(row.key, Key::Record { kind: RecordKind::Effect, .. }) => {
             is_text()
@@ -113,20 +114,21 @@ pub fn verify(row: &Row) -> Result<(), Damaged> {
     }
 }
 
-/// The name of a record: the first half of the hash of its identity.
+/// Returns the hash in a record's key: the first half of the hash of its identity.
 pub(crate) fn hash16<T: Serialize>(kind: RecordKind, identity: &T) -> Hash16 {
     fingerprint(&(kind as u8, identity))
 }
 
-/// A short fingerprint of a value.
+/// Returns a 16-byte fingerprint of a value.
 pub(crate) fn fingerprint<T: Serialize>(value: &T) -> [u8; 16] {
     let bytes = postcard::to_stdvec(value).expect("plain values can be packed");
     let hash = blake3::hash(&bytes);
     hash.as_bytes()[..16].try_into().expect("a hash has 32 bytes")
 }
 
-/// The row a change puts or deletes, if it is one that deciding looks up and that needs no packing.
-pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
+/// Returns the row that a change writes or deletes, if deciding looks it up and it can be packed
+/// from the change alone.
+pub(crate) fn record_row(change: &Change) -> Option<(Key, Option<Row>)> {
     let note_key = |generation, lane, offset| Key::Note { generation, lane, offset };
     let row = match change {
         Change::Record(record) => Row {
@@ -168,7 +170,7 @@ pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
     Some((row.key.clone(), Some(row)))
 }
 
-/// A row without columns.
+/// Creates a row without columns.
 pub(crate) fn plain(key: Key, body: Bytes) -> Row {
     Row { key, columns: Columns::None, body }
 }

@@ -12,7 +12,7 @@ use crate::pack::{Damaged, open, seal};
 use crate::row::{Columns, Key, Row};
 use crate::time::Timestamp;
 
-/// Bytes of a message beside its content, generously.
+/// Most bytes of a message in a page besides its content.
 const MESSAGE_OVERHEAD: u64 = 64;
 
 /// Messages of a page, unpacked.
@@ -62,7 +62,7 @@ pub(crate) fn pages(
     rows
 }
 
-/// How many of the messages make a page. A message larger than a page is one of its own.
+/// Returns how many of the messages fit into one page. A message larger than a page gets its own.
 fn page_length(messages: &[&Message]) -> usize {
     let mut bytes = 0;
     let fits = messages.iter().take(PAGE_MESSAGES_MAX).take_while(|message| {
@@ -77,10 +77,10 @@ pub(crate) fn open_page(row: &Row) -> Result<Page, Damaged> {
     let body: PageBody = open(row)?;
     let damaged = |why| Damaged::of(&row.key, why);
     let (Key::Page { last, .. }, Columns::Page { base, .. }) = (&row.key, &row.columns) else {
-        return Err(damaged("it is no page"));
+        return Err(damaged("it is not a page"));
     };
     if base + body.messages.len() as u64 != last + 1 {
-        return Err(damaged("it has not the messages it says"));
+        return Err(damaged("its message count does not match its offsets"));
     }
     let mut bytes_before = body.bytes_before;
     let keep = |message: Message| {

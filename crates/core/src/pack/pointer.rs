@@ -1,11 +1,11 @@
-//! Pointers: rows people may read, so their body is JSON text.
+//! Pointers: rows that people may read, so their body is JSON text.
 
 use crate::change::PointerRow;
 use crate::pack::json_rows::{json, misplaced, parse};
 use crate::pack::{Damaged, fingerprint};
 use crate::row::{Columns, Hash16, Key, Row};
 
-/// What the pointers of one version of a dataset have in common.
+/// Returns the hash shared by all pointers of one version of a dataset.
 pub(crate) fn dataset_hash(dataset: &str, version: &str) -> Hash16 {
     fingerprint(&("pointer", dataset, version))
 }
@@ -18,7 +18,7 @@ pub(super) fn put_pointer(row: &PointerRow) -> Row {
     Row { key, columns: Columns::None, body: json(pointer) }
 }
 
-/// A pointer from its row.
+/// Unpacks a pointer.
 pub(crate) fn pointer_row(row: &Row) -> Result<PointerRow, Damaged> {
     let Key::Pointer { topic, .. } = &row.key else { return Err(misplaced(row)) };
     Ok(PointerRow { topic: *topic, pointer: parse(row)? })

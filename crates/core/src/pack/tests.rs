@@ -1,5 +1,5 @@
-//! Golden bytes: what a row of a fixed value looks like. A change here is a change of the format on disk:
-//! it needs a new version, and these bytes must stay readable.
+//! Golden bytes: the encoding of fixed values. A change here is a change of the format on disk. It
+//! needs a new version, and these bytes must stay readable.
 
 mod json_rows;
 
@@ -25,12 +25,12 @@ use crate::settings::RetryPolicy;
 use crate::shard::{Open, OpenEntries};
 use crate::time::Timestamp;
 
-/// Bytes as hex, 32 a line.
+/// Returns bytes as hex, 32 per line.
 fn hex(body: &[u8]) -> String {
     body.chunks(32).map(|chunk| HEXLOWER.encode(chunk) + "\n").collect()
 }
 
-/// The row has these bytes, and none of them may be another.
+/// Checks the row's bytes, and that a change of any byte is detected.
 fn check_bytes<T: DeserializeOwned>(row: &Row, golden: &Expect) {
     golden.assert_eq(&hex(&row.body));
     assert_eq!(verify(row), Ok(()));
@@ -39,15 +39,15 @@ fn check_bytes<T: DeserializeOwned>(row: &Row, golden: &Expect) {
             let mut body = row.body.to_vec();
             body[at] ^= flip;
             let damaged = Row { body: body.into(), ..row.clone() };
-            assert!(verify(&damaged).is_err(), "byte {at} ^ {flip:#x} is not noticed");
+            assert!(verify(&damaged).is_err(), "byte {at} ^ {flip:#x} is not detected");
             assert!(open::<T>(&damaged).is_err(), "byte {at} ^ {flip:#x} is read");
         }
         let cut = Row { body: row.body.slice(..at), ..row.clone() };
-        assert!(verify(&cut).is_err(), "the first {at} bytes pass for the whole");
+        assert!(verify(&cut).is_err(), "the first {at} bytes are accepted");
     }
 }
 
-/// The same for a packed value, which must come back as it was.
+/// Checks the bytes of a packed value, and that it unpacks to the same value.
 fn check_value<T: DeserializeOwned + Serialize + PartialEq + Debug>(
     key: Key,
     value: &T,
@@ -149,7 +149,7 @@ fn a_page_has_these_bytes() {
             78000000000000000000000000000000595e2348
         "#]],
     );
-    let page = open_page(row).expect("it is whole");
+    let page = open_page(row).expect("the row is valid");
     assert_eq!(page.base, 128);
     let read: Vec<(u64, &Message)> =
         page.messages.iter().map(|kept| (kept.bytes_before, &*kept.message)).collect();
@@ -201,7 +201,7 @@ fn pack_block(entries: &[(u64, Entry)]) -> Option<Row> {
     for &(offset, entry) in entries {
         open.insert(offset, Open { entry, holder: None });
     }
-    // What was packed before must not show.
+    // Old content of the buffer must not be packed.
     let mut scratch = vec![0xee; 100];
     block_row((Generation(41), Lane(4), 3), BatchNo(99), open.block(3), &mut scratch)
 }
@@ -412,12 +412,12 @@ fn audit_records_have_these_bytes() {
         2f8c8a407d61d9f3970b757f750c309a
     "#]]
     .assert_eq(&hex(&namespace));
-    let run = open_audit(row).expect("it is whole");
+    let run = open_audit(row).expect("the row is valid");
     assert_eq!((&*run.namespace, run.before), ("default", links[0].before));
     assert_eq!(run.records, links.map(|link| link.record));
     let key = Key::Audit { namespace, last: 2 };
-    let misplaced = open_audit(&Row { key, ..row.clone() }).err().expect("refused");
-    assert_eq!(misplaced.why, "it has more records than its number allows");
+    let misplaced = open_audit(&Row { key, ..row.clone() }).err().expect("the row is rejected");
+    assert_eq!(misplaced.why, "it has more records than its last number allows");
 }
 
 #[test]

@@ -7,21 +7,23 @@ use crate::time::Timestamp;
 
 use super::{Batch, PipelineConfig};
 
-/// What a row counts beside its body.
+/// Bytes counted for a row besides its body.
 const SMALL_ROW_BYTES: usize = 64;
 
 /// A batch that is being decided.
 pub(super) struct OpenBatch {
     pub(super) batch: Batch,
     pub(super) commands: usize,
-    /// It answers a client. A join does not count: what it waits for are deliveries.
+    /// Whether a client waits for its replies. A join does not count, because it waits for
+    /// deliveries.
     pub(super) is_awaited: bool,
     pub(super) rows: usize,
     pub(super) bytes: usize,
 }
 
 impl OpenBatch {
-    /// `changes` is how many the batch before had: a good guess.
+    /// Creates an empty batch. `changes` is the expected number of changes: that of the previous
+    /// batch.
     pub(super) fn new(no: BatchNo, now: Timestamp, changes: usize) -> OpenBatch {
         let batch = Batch {
             no,
@@ -33,14 +35,15 @@ impl OpenBatch {
         OpenBatch { batch, commands: 0, is_awaited: false, rows: 0, bytes: 0 }
     }
 
-    /// A command larger than a batch is a batch of its own: the bounds are looked at before, not after.
+    /// Whether the batch is full. The limits are checked before each command, not after it, so that
+    /// a command larger than a batch can be decided.
     pub(super) fn is_full(&self, config: &PipelineConfig) -> bool {
         self.commands >= config.commands_max
             || self.rows >= BATCH_ROWS_MAX
             || self.bytes >= BATCH_BYTES_MAX
     }
 
-    /// Deliveries that it may decide, and leases that may expire in it.
+    /// Returns the limit for its deliveries and for its lease expiries.
     pub(super) fn dispatch_max(&self) -> usize {
         if self.is_awaited { DISPATCH_AWAITED_MAX } else { DISPATCH_MAX }
     }

@@ -1,7 +1,8 @@
-//! Rows on their way: who asked, what came, and how long decisions must be kept beside them.
+//! Reads in flight: their requesters, their results, and how long the overlay must be kept for
+//! them.
 //!
-//! Reads for dispatch have a budget of bytes: each reserves the most it may bring until its answer arrives. One that
-//! does not fit waits. Reads of commands never wait for those of dispatch.
+//! Reads for dispatch share a byte budget. Each reserves the most it may return until its result
+//! arrives, and waits if that does not fit. Reads of commands never wait for those of dispatch.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -16,7 +17,7 @@ use crate::shard::Work;
 use super::{Item, Output, Pipeline, ReadId};
 use crate::read_view::{LookupResult, PrefetchResult, ReadView};
 
-/// Rows that came for a command.
+/// Rows that were read for a command.
 #[derive(Debug)]
 pub(super) struct Answers {
     pub(super) rows: Vec<LookupResult>,
@@ -24,26 +25,26 @@ pub(super) struct Answers {
     pub(super) since: BatchNo,
 }
 
-/// Who asked for rows.
+/// The requester of rows.
 #[derive(Debug, Clone)]
-pub(super) enum Asker {
+pub(super) enum Requester {
     Command(u64, Reads),
     Dispatch(Prefetch),
 }
 
 /// Reads that have not started.
 #[derive(Debug, Default)]
-pub(super) struct Asking {
-    /// In the order they were asked for.
-    queue: VecDeque<Asker>,
-    /// Reads for dispatch that wait for room in the budget or for a free read, oldest first.
+pub(super) struct ReadQueue {
+    /// In the order requested.
+    queue: VecDeque<Requester>,
+    /// Reads for dispatch that wait for the byte budget or for a free read, oldest first.
     delayed: VecDeque<Prefetch>,
-    /// Bytes that reads for dispatch under way may bring.
+    /// Bytes that reads for dispatch in flight may return.
     reserved: u64,
 }
 
-impl Asking {
-    pub(super) fn push(&mut self, asker: Asker) {
+impl ReadQueue {
+    pub(super) fn push(&mut self, asker: Requester) {
         self.queue.push_back(asker);
     }
 
@@ -53,23 +54,23 @@ impl Asking {
     }
 }
 
-/// A read under way.
+/// A read in flight.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) since: BatchNo,
-    /// Bytes reserved for its answer.
+    /// Bytes reserved for its result.
     reserved: u64,
-    /// Each with the number of questions it asked.
-    pub(super) askers: Vec<(Asker, usize)>,
-    /// Questions that are answered without bodies.
+    /// Each requester with its number of [`Read`]s.
+    pub(super) askers: Vec<(Requester, usize)>,
+    /// Indexes of [`Read`]s that return rows without bodies.
     pub(super) bare: BTreeSet<usize>,
 }
 
 impl Pipeline {
     pub(super) fn start_reads(&mut self, outputs: &mut Vec<Output>) {
-        // The last read is left to commands.
+        // One read is reserved for commands.
         let dispatch_max = self.config.reads_max.saturating_sub(1).max(1);
-        // The shard processes one answer in one turn, and commands wait meanwhile.
+        // The shard processes one result in one turn, and commands wait meanwhile.
         let most = self.shard.config.read_in_flight_bytes() as u64 / dispatch_max as u64;
         while self.reading.len() < self.config.reads_max {
             let is_for_dispatch = self.reading.len() < dispatch_max;
@@ -81,8 +82,10 @@ impl Pipeline {
             {
                 let before = reads.len();
                 match &asker {
-                    Asker::Command(_, lookups) => reads.extend(lookups.iter().map(Lookup::read)),
-                    Asker::Dispatch(want) => reads.extend(want_reads(want)),
+                    Requester::Command(_, lookups) => {
+                        reads.extend(lookups.iter().map(Lookup::read))
+                    }
+                    Requester::Dispatch(want) => reads.extend(want_reads(want)),
                 }
                 askers.push((asker, reads.len() - before));
             }
@@ -101,9 +104,9 @@ impl Pipeline {
         }
     }
 
-    /// The next that may be read for, with its bytes reserved. Delayed reads come first, so that no stream of
-    /// commands keeps them waiting.
-    fn next_asker(&mut self, is_for_dispatch: bool) -> Option<Asker> {
+    /// Returns the next requester whose read may start, and reserves its bytes. Delayed reads come
+    /// first, so that a stream of commands cannot starve them.
+    fn next_asker(&mut self, is_for_dispatch: bool) -> Option<Requester> {
         let limit = self.shard.config.read_in_flight_bytes();
         while is_for_dispatch && let Some(&want) = self.asking.delayed.front() {
             let bytes = self.shard.bytes_expected(&want);
@@ -111,14 +114,14 @@ impl Pipeline {
                 break;
             }
             self.asking.delayed.pop_front();
-            // Its consumer may have got enough meanwhile from lanes that were read sooner.
+            // Its consumer may already have enough messages from lanes that were read sooner.
             let is_wanted = self.shard.has_ready_reader(&want);
             if self.is_reserved(&want, bytes, is_wanted) {
-                return Some(Asker::Dispatch(want));
+                return Some(Requester::Dispatch(want));
             }
         }
         while let Some(asker) = self.asking.queue.pop_front() {
-            let Asker::Dispatch(want) = asker else { return Some(asker) };
+            let Requester::Dispatch(want) = asker else { return Some(asker) };
             let bytes = self.shard.bytes_expected(&want);
             let has_room = is_for_dispatch && self.asking.has_room(bytes, limit);
             if !self.asking.delayed.is_empty() || !has_room {
@@ -130,7 +133,8 @@ impl Pipeline {
         None
     }
 
-    /// Reserves the bytes of a read that is wanted. If it is not, the next consumer asks again.
+    /// Reserves the bytes of a read if it is still needed. If not, the next consumer requests it
+    /// again.
     fn is_reserved(&mut self, want: &Prefetch, bytes: u64, is_wanted: bool) -> bool {
         if is_wanted {
             self.asking.reserved += bytes
@@ -141,14 +145,14 @@ impl Pipeline {
     }
 
     pub(super) fn read_done(&mut self, id: ReadId, rows: Vec<Vec<Row>>) {
-        let reading = self.reading.remove(&id).expect("a read was under way");
+        let reading = self.reading.remove(&id).expect("a read was in flight");
         let Reading { since, reserved, askers, bare } = reading;
         self.asking.reserved -= reserved;
         let mut rows = rows.into_iter().enumerate();
         for (asker, questions) in askers {
             let mut found = rows.by_ref().take(questions);
             match asker {
-                Asker::Command(item, lookups) => {
+                Requester::Command(item, lookups) => {
                     let found = found.map(|(at, rows)| {
                         // A row without its body has nothing to verify.
                         let bodies = rows.iter().filter(|_| !bare.contains(&at));
@@ -173,7 +177,7 @@ impl Pipeline {
                         }
                     }
                 }
-                Asker::Dispatch(want) => {
+                Requester::Dispatch(want) => {
                     let (_, pages) = found.next().unwrap_or_default();
                     let (_, notes) = found.next().unwrap_or_default();
                     // `load` verifies a page as it unpacks it.
@@ -182,15 +186,15 @@ impl Pipeline {
                     let supplied = loaded.and_then(|loaded| self.shard.supply(&want, loaded));
                     if let Err(damaged) = supplied {
                         self.shard.loaded(&want);
-                        self.found_damage(damaged);
+                        self.report_damage(damaged);
                     }
                 }
             }
         }
     }
 
-    /// What needs the row stops. The shard goes on.
-    pub(super) fn found_damage(&mut self, damaged: Damaged) {
+    /// Stops the lane of a damaged page and reports the damage. The shard keeps serving.
+    pub(super) fn report_damage(&mut self, damaged: Damaged) {
         self.shard.quarantine_lane(&damaged);
         self.damaged.push(damaged);
     }
@@ -230,7 +234,8 @@ impl Pipeline {
         }
     }
 
-    /// The oldest batch that a read whose answer is still to be used may have missed is the next one.
+    /// Drops the batches from the overlay that were durable before the oldest read began whose
+    /// result is still needed.
     pub(super) fn forget_overlay(&mut self) {
         let reading = self.reading.values().map(|reading| reading.since).min();
         let answered = self.answers.values().chain(self.partial.values());
@@ -239,12 +244,13 @@ impl Pipeline {
         self.overlay.forget(through);
     }
 
-    /// Nothing has changed: the command is decided again at the head of a batch once its rows are here.
+    /// Requests rows for a command. Nothing has changed; once the rows are read, the command is
+    /// decided again at the head of a batch.
     pub(super) fn wait_for(&mut self, item: Item, reads: Reads) {
         if let Work::ExpireLease(hold) = item.work {
             self.expiring.insert(hold);
         }
-        self.asking.push(Asker::Command(item.id, reads));
+        self.asking.push(Requester::Command(item.id, reads));
         let item = Item { waits: true, ..item };
         if item.work.is_produce() {
             self.others.push_front(item);

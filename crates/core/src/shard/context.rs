@@ -1,4 +1,4 @@
-//! What a command is decided from.
+//! The inputs of a decision.
 
 use std::ops::Deref;
 
@@ -6,7 +6,8 @@ use crate::read_view::ReadView;
 use crate::shard::Shard;
 use crate::time::Timestamp;
 
-/// What a command is decided from: the shard as it is, the time, and the rows that the command looks up.
+/// The inputs of a decision: the shard's current state, the time, and the rows that the command
+/// reads.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) shard: &'a Shard,

@@ -1,10 +1,12 @@
-//! Handing messages out: one run over one lane of one group at a time.
+//! Dispatch: leases messages to consumers, one run over one lane of one group at a time.
 //!
-//! 1. Fresh messages go in offset order; a cursor moves past a message only by delivering it, burying
-//!    it or passing it by. Among dead letters it also moves past those that were purged.
-//! 2. What was given back goes first; while retries and fresh messages both wait, four fresh ones go
-//!    after each retry.
-//! 3. Nothing is read here: what is not in memory is asked for and comes with a later run.
+//! 1. Fresh messages are delivered in offset order. A cursor moves past a message only by
+//!    delivering it, dead-lettering it, or skipping it because it is for another group. In a
+//!    dead-letter topic it also moves past purged messages.
+//! 2. Returned messages are delivered first. While retries and fresh messages both wait, four fresh
+//!    ones are delivered after each retry.
+//! 3. Dispatch reads no rows. It requests messages that are not in memory, and a later run delivers
+//!    them.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Unbounded};
@@ -25,7 +27,7 @@ use crate::time::Timestamp;
 use crate::token::LeaseToken;
 
 impl Shard {
-    /// One run over the next lane of the next group that may have something to deliver.
+    /// Decides one run over the next lane of the next group that may have something to deliver.
     pub(crate) fn dispatch(&self, now: Timestamp) -> Option<Decision> {
         let group = self.next_group()?;
         let topic = &self.topics[&group.row.topic];
@@ -39,7 +41,7 @@ impl Shard {
             return Some(decision);
         };
         if self.damage_of(topic, group, lane).is_some() {
-            // A repair brings the lane back.
+            // A repair reactivates the lane.
             let (group, fresh) = (group.row.id, group.cursor(lane).fresh_run);
             let visited =
                 VolatileChange::Visited { group, lane, more: false, stalled: false, fresh };
@@ -53,7 +55,7 @@ impl Shard {
         Some(run.decision())
     }
 
-    /// Leaves the next group alone until something happens to it.
+    /// Skips the next group until a change reactivates it.
     pub(crate) fn pass_over(&self) -> Option<Decision> {
         let id = self.next_group()?.row.id;
         Some(Decision {
@@ -71,7 +73,7 @@ impl Shard {
                 && cache.get(group.row.topic, lane, offset).is_some()
     }
 
-    /// The read that a waiting entry needs before it can be delivered, if it needs one.
+    /// Returns the read that a waiting entry needs before it can be delivered, if it needs one.
     pub(super) fn retry_to_read(
         &self,
         id: GroupId,
@@ -88,7 +90,8 @@ impl Shard {
         is_needed.then_some(want)
     }
 
-    /// Whether another retry may be read: messages on their way are bounded like those in memory.
+    /// Whether another retry may be read. Messages being read have the same limit as those in
+    /// memory.
     pub(super) fn may_read_retries<'a>(
         &'a self,
         asked: impl Iterator<Item = &'a Prefetch>,
@@ -103,8 +106,8 @@ impl Shard {
         count < self.config.retry_reads_max && bytes < self.config.retry_bytes() as u64
     }
 
-    /// Whether a group may open more than it has and `opened`. No group takes more than half of what the others
-    /// leave.
+    /// Whether a group may open another message after `opened` new ones. A group may use at most
+    /// half of the capacity that the other groups leave.
     pub(super) fn group_has_room(&self, group: &Group, opened: u64) -> bool {
         let others = self.open_total - group.open;
         group.open + opened < self.config.open_max.saturating_sub(others) / 2
@@ -117,7 +120,8 @@ impl Shard {
         Some(&self.groups[id])
     }
 
-    /// The next lane in turn. One that must be read has no turn while enough is being read.
+    /// Returns the next lane in turn. Lanes that need a read are skipped while enough is being
+    /// read.
     fn next_lane(&self, group: &Group) -> Option<Lane> {
         let may_read = !group.unread.is_empty() && !self.reads_enough(group);
         let next = |after: Bound<Lane>| {
@@ -129,14 +133,14 @@ impl Shard {
     }
 }
 
-/// What stops a run.
+/// Why a run stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
-    /// The lane has nothing more that could go right now.
+    /// The lane has nothing more to deliver right now.
     Dry,
-    /// It has more: the run was long enough.
+    /// The lane may have more. The run reached its limit or dead-lettered a message.
     More,
-    /// It has more, and nobody has room for it.
+    /// The lane has more, and no consumer has credit for it.
     Full,
 }
 
@@ -149,22 +153,23 @@ struct Run<'a> {
     lane: Lane,
     cursor: &'a Cursor,
     decision: Decision,
-    /// Messages in memory from `next` on, as far as they lie together.
+    /// Consecutive messages in memory from `next` on.
     ahead: &'a [Kept],
-    /// How far the cursor gets.
+    /// The cursor's `next` after this run.
     next: Offset,
     bytes: u64,
-    /// Leases given in this run.
+    /// Leases granted in this run.
     given: u32,
     /// Entries opened in this run.
     opened: u32,
     fresh_run: u8,
-    /// Turns taken in the group's queue, and what each consumer there was given.
+    /// Turns used in the group's queue. `taken` has the messages and bytes granted to each
+    /// consumer.
     turns: usize,
     taken: Vec<(u32, u64)>,
-    /// Some retries could not be asked for.
+    /// Some retries could not be requested.
     starved: bool,
-    /// Fresh messages were not asked for: enough is being read.
+    /// Fresh messages were not requested, because enough is being read.
     unread: bool,
     stop: Stop,
 }
@@ -202,7 +207,7 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// Nothing is stored where a dead letter was purged: the cursor goes on behind.
+    /// Moves the cursor past holes. A purged dead letter leaves an offset without a message.
     fn pass_holes(&mut self) {
         let (cache, topic, lane) = (&self.shard.volatile.cache, self.topic, self.lane);
         while self.ahead.is_empty()
@@ -228,10 +233,10 @@ impl<'a> Run<'a> {
         };
         let mut returned = due(&cursor.returned).take(DISPATCH_RUN_MAX).peekable();
         let mut retries = due(&cursor.retries).take(DISPATCH_RUN_MAX).peekable();
-        self.ask_ahead();
+        self.request_ahead();
         for _ in 0..DISPATCH_RUN_MAX {
             if self.cursor.leased + self.given >= self.topic.settings.max_in_flight {
-                // The settle that makes room brings the lane back.
+                // A settle of this lane reactivates it.
                 self.stop = Stop::Dry;
                 return;
             }
@@ -257,7 +262,7 @@ impl<'a> Run<'a> {
         self.stop = Stop::More;
     }
 
-    /// Drops due entries from the front whose message is not in memory. They are asked for.
+    /// Skips due entries at the front whose message is not in memory, and requests the messages.
     fn skip_absent(&mut self, due: &mut std::iter::Peekable<impl Iterator<Item = Offset>>) {
         while let Some(&offset) = due.peek() {
             let (group, lane) = (self.group.row.id, self.lane);
@@ -276,7 +281,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Message and last error of a waiting entry, if they are in memory.
+    /// Returns message and last error of a waiting entry, if they are in memory.
     fn retry_message(&self, offset: Offset, entry: &Entry) -> Option<(Arc<Message>, Text)> {
         let cache = &self.shard.volatile.cache;
         if let Some(staged) = cache.staged(self.cursor.start.generation, self.lane, offset) {
@@ -287,14 +292,14 @@ impl<'a> Run<'a> {
         Some((kept.message.clone(), last_error.into()))
     }
 
-    /// Delivers a waiting entry again. Says whether the run goes on.
+    /// Delivers a waiting entry again. Returns whether the run continues.
     fn again(&mut self, offset: Offset) -> bool {
-        let entry = self.cursor.open.get(offset).expect("what waits is open").entry;
+        let entry = self.cursor.open.get(offset).expect("a waiting entry is open").entry;
         let (message, last_error) =
-            self.retry_message(offset, &entry).expect("what is not here was skipped");
+            self.retry_message(offset, &entry).expect("absent messages were skipped");
         if entry.is_past_deadline(self.now) && !self.topic.is_dlq() {
             if entry.begun > 0 {
-                self.plan_death(offset);
+                self.plan_dead_letter(offset);
                 return true;
             }
             self.dead_letter(offset, Some(&entry), &message, last_error);
@@ -319,8 +324,8 @@ impl<'a> Run<'a> {
             && self.shard.group_has_room(self.group, opened)
     }
 
-    /// Asks for fresh messages that are not in memory, whether or not a retry goes first.
-    fn ask_ahead(&mut self) {
+    /// Requests fresh messages that are not in memory, even if a retry is delivered first.
+    fn request_ahead(&mut self) {
         let (topic, lane) = (self.topic.row.id, self.lane);
         let want = Prefetch::Ahead { topic, lane, from: self.next };
         let is_wanted = self.ahead.is_empty() && self.next < self.topic.lane(lane).high;
@@ -341,21 +346,22 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Delivers, passes or buries the next fresh message. Says whether the run goes on.
+    /// Delivers, skips or dead-letters the next fresh message. Returns whether the run continues.
     fn fresh(&mut self) -> bool {
         if self.next >= self.topic.lane(self.lane).high {
             return false;
         }
         if !self.has_room() {
             if !self.shard.group_has_room(self.group, u64::from(self.opened)) {
-                // A settle in another lane or group may make room. One in this lane brings the lane back anyway.
+                // A settle in another lane or group may free capacity. A settle in this lane
+                // reactivates it anyway.
                 let (group, lane) = (self.group.row.id, self.lane);
                 self.decision.volatile.push(VolatileChange::GroupFull { group, lane });
             }
             return false;
         }
         let Some(kept) = self.ahead.first() else {
-            self.ask_ahead();
+            self.request_ahead();
             return false;
         };
         let (offset, message) = (self.next, &kept.message);
@@ -408,15 +414,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Its effects have to be read: a command of its own makes a dead letter of it.
-    fn plan_death(&mut self, offset: Offset) {
+    /// Plans a chore that dead-letters the message, because its effects must be read first.
+    fn plan_dead_letter(&mut self, offset: Offset) {
         let chore = Chore::Deadline { group: self.group.row.id, lane: self.lane, offset };
         if !self.shard.volatile.chores.contains_key(&chore) {
             self.decision.volatile.push(VolatileChange::Chore(chore, Some(self.now)));
         }
     }
 
-    /// One dead letter ends a run, so that its changes follow from the state as it is.
+    /// Dead-letters a message past its deadline. This ends the run, because the changes of a dead
+    /// letter are computed from the state before the run.
     fn dead_letter(
         &mut self,
         offset: Offset,
@@ -440,7 +447,7 @@ impl<'a> Run<'a> {
         self.stop = Stop::More;
     }
 
-    /// The consumer whose turn it is and who has room for `size` bytes.
+    /// Returns the next consumer in turn that has credit for `size` bytes.
     fn next_consumer(&mut self, size: u64) -> Option<ConsumerId> {
         let ready = &self.group.ready;
         for _ in 0..ready.len() {
@@ -454,7 +461,7 @@ impl<'a> Run<'a> {
                 return Some(id);
             }
         }
-        // A settle of any consumer brings the lane back.
+        // A settle by any consumer reactivates the lane.
         self.stop = Stop::Full;
         None
     }

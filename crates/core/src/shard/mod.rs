@@ -2,13 +2,13 @@
 //!
 //! # Invariants
 //!
-//! 1. Deciding takes `&self`; state changes only by absorbing what was decided.
-//! 2. A shard rebuilt from its rows equals the shard that wrote them, but for what is volatile.
+//! 1. Deciding takes `&self`; state changes only by absorbing decisions.
+//! 2. A shard rebuilt from its rows equals the shard that wrote them, except for its volatile part.
 //! 3. Below a cursor's `next` everything that is not open is settled.
-//! 4. An attempt number of an entry is given out once.
-//! 5. Numbers from the counter are given out once.
+//! 4. An entry uses each attempt number once.
+//! 5. The id counter returns each number once.
 //!
-//! It does not know: storage, time, chance, other shards, HTTP.
+//! A shard has no access to storage, clocks, randomness, other shards or HTTP.
 
 mod chores;
 mod context;
@@ -52,44 +52,45 @@ use context::Context;
 use state::cache::Cache;
 use state::{Owners, Volatile, Wakeup};
 
-/// What a shard is told when it is made.
+/// Configuration of a shard.
 #[derive(Debug, Clone)]
 pub struct ShardConfig {
     /// Its number.
     pub shard: ShardId,
-    /// How many there are.
+    /// Number of shards.
     pub shards: u32,
     /// Restore generation of the storage.
     pub restore: u32,
-    /// Settings of topics that change nothing.
+    /// Settings that topics use by default.
     pub defaults: Settings,
-    /// Largest value.
+    /// Bytes of the largest message value.
     pub value_bytes_max: usize,
-    /// Retries whose message is being read at a time.
+    /// Retries whose message may be read at the same time.
     pub retry_reads_max: usize,
-    /// Messages that may be leased or waiting at a time.
+    /// Messages that may be leased or waiting at the same time.
     pub open_max: u64,
-    /// Topics that may exist, without those of dead letters.
+    /// Topics that may exist, not counting dead-letter topics.
     pub topics_max: u64,
     /// Cursors that may exist: one per group and partition.
     pub cursors_max: u64,
-    /// Bytes of messages in memory to be delivered soon.
+    /// Bytes of messages read ahead for delivery: in memory or being read.
     pub read_ahead_bytes: usize,
 }
 
 impl ShardConfig {
-    /// Bytes that may be on their way from the engine for dispatch. By default eight full steps, more than a disk
-    /// delivers in the time of one commit. One read is always allowed.
+    /// Returns how many bytes may be in flight from the engine for dispatch. The default is eight
+    /// full steps, more than a disk delivers during one commit. One read is always allowed.
     pub fn read_in_flight_bytes(&self) -> usize {
         self.read_ahead_bytes / 4
     }
 
-    /// Bytes of messages that are kept: the rest.
+    /// Returns how many bytes of messages are kept in memory: the rest of `read_ahead_bytes`.
     fn cache_bytes(&self) -> usize {
         self.read_ahead_bytes - self.read_in_flight_bytes()
     }
 
-    /// Bytes of messages that wait in memory for a retry, and of those that are being read for one. One always fits.
+    /// Returns the limit for messages in memory for a retry, and for those being read for one. One
+    /// message always fits.
     fn retry_bytes(&self) -> usize {
         self.read_ahead_bytes / 8
     }
@@ -116,7 +117,7 @@ impl Default for ShardConfig {
 #[derive(Debug, Clone)]
 pub struct Shard {
     pub(crate) config: ShardConfig,
-    /// The counter's next number.
+    /// Next number of the id counter.
     pub(crate) ids: u64,
     /// The time of the last step.
     pub(crate) now: Timestamp,
@@ -125,13 +126,13 @@ pub struct Shard {
     pub(crate) owners: Owners,
     pub(crate) marks: BTreeMap<(MarkKind, u64), u64>,
     pub(crate) garbage: BTreeMap<u64, Garbage>,
-    /// Derived: some topic keeps, or has kept, what its messages go through.
+    /// Derived: whether a topic keeps, or has kept, message history.
     has_history: bool,
-    /// How far the audit chain of each namespace goes.
+    /// The tip of each namespace's audit chain.
     pub(crate) chains: BTreeMap<Text, Tip>,
     /// Derived: topics by name.
     names: BTreeMap<TopicName, TopicId>,
-    /// Derived: where the dead letters of a topic are.
+    /// Derived: the dead-letter topic of each topic.
     dlq_of: BTreeMap<TopicId, TopicId>,
     /// Derived: leases by their end.
     leases: BTreeSet<(Timestamp, GroupId, Lane, Offset)>,
@@ -143,7 +144,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// A shard without anything in it.
+    /// Creates an empty shard.
     pub(crate) fn empty(config: ShardConfig) -> Shard {
         let cache = Cache::new(config.cache_bytes(), config.retry_bytes());
         Shard {
@@ -166,7 +167,7 @@ impl Shard {
         }
     }
 
-    /// Rows that deciding `work` will ask for, as far as can be told cheaply.
+    /// Returns the rows that deciding `work` will read, as far as they are cheap to predict.
     pub(crate) fn reads(&self, work: &Work) -> Reads {
         match work {
             Work::Command(command) => self.command_reads(command),
@@ -228,8 +229,7 @@ impl Shard {
         }
     }
 
-    /// Makes a decision true here. What it decided is shown to nobody before the batch it belongs to
-    /// is durable.
+    /// Applies a decision to the state. Nothing of it leaves the node before its batch is durable.
     pub(crate) fn apply(&mut self, now: Timestamp, decision: &mut Decision) {
         self.now = now;
         let mut told = Vec::new();
@@ -245,7 +245,7 @@ impl Shard {
         }
     }
 
-    /// Decides a command or a chore. Nothing changes.
+    /// Decides a command, a lease expiry or a chore. Changes nothing.
     pub(crate) fn decide(&self, now: Timestamp, work: &Work, found: &ReadView<'_>) -> Decided {
         let context = Context { shard: self, now, rows: found };
         match work {
@@ -313,8 +313,8 @@ impl Shard {
         }
     }
 
-    /// Leases that have run out by `horizon`: the time up to which everything decided is durable, so
-    /// that no lease runs out while its own commit waits.
+    /// Returns the leases that have expired by `horizon`, the time up to which every decision is
+    /// durable. So no lease expires while its own commit is in flight.
     pub(crate) fn expired_leases(&self, horizon: Timestamp) -> impl Iterator<Item = LeaseId> + '_ {
         let due = self.leases.iter().take_while(move |(end, ..)| *end <= horizon);
         due.take(LEASE_EXPIRY_MAX).map(|&(_, group, lane, offset)| {
@@ -324,7 +324,7 @@ impl Shard {
         })
     }
 
-    /// When, after `now`, something will have to be done without anybody asking for it.
+    /// Returns when, after `now`, the next lease, wakeup or chore is due.
     pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let later = (now.after(1), GroupId(0), Lane(0), 0);
         let lease = self.leases.range(later..).next().map(|lease| lease.0);
@@ -333,7 +333,8 @@ impl Shard {
         [lease, wakeup, chore].into_iter().flatten().min()
     }
 
-    /// Looks at what has become due since the last step. Says which messages will be wanted soon.
+    /// Handles the wakeups that are due. Returns the messages to read for retries that are due
+    /// soon.
     pub(crate) fn wake(&mut self, now: Timestamp) -> Vec<Prefetch> {
         let mut wants = Vec::new();
         while let Some(&(at, wakeup)) = self.volatile.wakeups.first() {
@@ -369,7 +370,7 @@ impl Shard {
         wants
     }
 
-    /// Rows that dispatch asked for are here.
+    /// Accepts the rows of a read for dispatch.
     pub(crate) fn supply(
         &mut self,
         want: &Prefetch,
@@ -393,7 +394,7 @@ impl Shard {
             (Prefetch::Ahead { .. } | Prefetch::Retry { .. }, PrefetchResult::Nothing) => {}
             (Prefetch::Ahead { .. }, PrefetchResult::Retry { .. })
             | (Prefetch::Retry { .. }, PrefetchResult::Pages(_)) => {
-                unreachable!("a read is answered in its own kind")
+                unreachable!("a read returns its own kind of result")
             }
         }
         self.loaded(want);
@@ -426,20 +427,20 @@ impl Shard {
         if may_have_holes {
             self.volatile.cache.hole(topic, lane, expected, run.end.min(high));
         } else if expected == from && self.is_needed(topic, lane, from) {
-            // Otherwise it is trimmed by now, and nobody needs it any more.
+            // Otherwise the page was trimmed meanwhile, and no group needs it.
             return Err(missing(topic, lane, from));
         }
         Ok(())
     }
 
-    /// Whether some group has yet to be given the message at `offset`.
+    /// Whether `offset` is the next message of a group.
     fn is_needed(&self, topic: TopicId, lane: Lane, offset: Offset) -> bool {
         let Some(topic) = self.topics.get(&topic) else { return false };
         let mut cursors = topic.groups.values().map(|group| self.groups[group].cursor(lane));
         offset >= topic.lane(lane).first && cursors.any(|cursor| cursor.next == offset)
     }
 
-    /// The entry that a wanted retry is for, if it still waits.
+    /// Returns the entry that a prefetched retry is for, if it still waits.
     pub(super) fn wanted(&self, want: &Prefetch) -> Option<&Open> {
         let Prefetch::Retry { group, generation, lane, offset, .. } = want else {
             return None;
@@ -453,19 +454,19 @@ impl Shard {
         self.wanted(want).is_some()
     }
 
-    /// The last error of a wanted retry; None: it is in a row.
+    /// Returns the last error of a prefetched retry, or None if it is in a row.
     pub(crate) fn plain_error(&self, want: &Prefetch) -> Option<&'static str> {
         self.wanted(want)?.entry.error.text()
     }
 
-    /// Whether something will come of a batch at `now` that nobody asked for.
+    /// Whether dispatch, a chore or a wakeup is due at `now`.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         !self.volatile.active.is_empty()
             || self.has_chores(now)
             || self.volatile.wakeups.first().is_some_and(|(at, ..)| *at <= now)
     }
 
-    /// Starts the life of this copy: no lease runs out before its grace.
+    /// Starts serving after recovery. No lease expires before its grace period.
     pub(crate) fn resume_after_recovery(&mut self, stored: Timestamp, now: Timestamp) {
         self.volatile.stopped_at = stored;
         self.volatile.recovered_at = now;
@@ -473,7 +474,7 @@ impl Shard {
         let leases = std::mem::take(&mut self.leases);
         for (_, group, lane, offset) in leases {
             let open = self.groups[&group].cursor(lane).open.get(offset);
-            let entry = open.expect("a lease is of an open entry").entry;
+            let entry = open.expect("a lease belongs to an open entry").entry;
             self.leases.insert((self.effective_end(&entry), group, lane, offset));
         }
         let lanes: Vec<_> = self
@@ -510,17 +511,17 @@ impl Shard {
         Ok((topic, &self.groups[id]))
     }
 
-    /// Bytes of messages in memory.
+    /// Returns the bytes of messages in memory.
     pub fn cached_bytes(&self) -> usize {
         self.volatile.cache.bytes()
     }
 
-    /// Every group, as [`Command::ViewGroup`] shows it.
+    /// Returns every group, as [`Command::ViewGroup`] shows it.
     pub fn groups(&self) -> impl Iterator<Item = crate::view::GroupView> + '_ {
         self.groups.values().map(|group| self.show_group(self.now, group))
     }
 
-    /// `topic/group`, for people.
+    /// Returns `topic/group`, for display.
     pub fn group_label(&self, id: GroupId) -> String {
         match self.groups.get(&id) {
             Some(group) => format!("{}/{}", self.topics[&group.row.topic].row.name, group.row.name),
@@ -528,13 +529,13 @@ impl Shard {
         }
     }
 
-    /// Open entries of all groups.
+    /// Returns the number of open entries of all groups.
     pub fn open_entries(&self) -> u64 {
         self.open_total
     }
 }
 
-/// A decision that changes nothing and says so.
+/// Returns a decision without changes whose reply is `Done`.
 pub(crate) fn done() -> Decision {
     Decision::reply(Reply::Done)
 }

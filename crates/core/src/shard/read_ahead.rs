@@ -1,15 +1,16 @@
-//! Reads for dispatch: how much one may bring, whether a consumer still waits for it, and when they are enough.
+//! Limits on reads for dispatch: the size of a read, whether a consumer still waits for it, and
+//! whether enough reads are in flight.
 
 use crate::change::Prefetch;
 use crate::id::{Lane, Offset};
 use crate::limits::{ENVELOPE_BYTES_MAX, KEY_BYTES_MAX, PAGE_BYTES_MAX, READ_AHEAD_STEP_BYTES};
 use crate::shard::{Group, Shard};
 
-/// What a message may take in a page beside key and value: its envelope, and what a page says about each message.
+/// Most bytes of a message in a page besides key and value: its envelope and the page's overhead.
 const MESSAGE_BYTES_MAX: u64 = ENVELOPE_BYTES_MAX as u64 + 256;
 
 impl Shard {
-    /// The most bytes that the answer to a read for dispatch has.
+    /// Returns the most bytes that a read for dispatch can return.
     pub(crate) fn bytes_expected(&self, want: &Prefetch) -> u64 {
         let message = self.config.value_bytes_max.saturating_add(KEY_BYTES_MAX) as u64;
         let page = (PAGE_BYTES_MAX as u64).max(message) + MESSAGE_BYTES_MAX;
@@ -22,7 +23,7 @@ impl Shard {
         step.min(left.saturating_add(state.high_bytes.saturating_sub(state.first_bytes)))
     }
 
-    /// Whether a consumer may still be given what a read for dispatch brings.
+    /// Whether a consumer may still receive the messages of a read for dispatch.
     pub(crate) fn has_reader(&self, want: &Prefetch) -> bool {
         let Prefetch::Ahead { topic, .. } = want else { return self.is_waiting(want) };
         let Some(topic) = self.topics.get(topic) else { return false };
@@ -30,7 +31,7 @@ impl Shard {
         groups.any(|group| !group.consumers.is_empty())
     }
 
-    /// Whether a consumer has room right now for what a read for dispatch brings.
+    /// Whether a consumer has credit now for the messages of a read for dispatch.
     pub(crate) fn has_ready_reader(&self, want: &Prefetch) -> bool {
         let Prefetch::Ahead { topic, lane, from } = want else { return self.is_waiting(want) };
         let Some(topic) = self.topics.get(topic) else { return false };
@@ -38,8 +39,8 @@ impl Shard {
         groups.any(|group| !group.ready.is_empty() && group.cursor(*lane).next <= *from)
     }
 
-    /// Whether what is being read of a group's topic fills its waiting consumers twice: what comes next is then in
-    /// memory. For consumers without room nothing is read.
+    /// Whether the reads in flight for a group's topic cover its waiting consumers twice. Then the
+    /// following messages are in memory too. Nothing is read for consumers without credit.
     pub(super) fn reads_enough(&self, group: &Group) -> bool {
         let topic = group.row.topic;
         let from = Prefetch::Ahead { topic, lane: Lane::of(0), from: 0 };

@@ -1,16 +1,16 @@
-//! What a shard decides: commands, and what it does by itself.
+//! The work that a shard decides: commands, lease expiries and chores.
 
 use crate::change::Chore;
 use crate::command::{Command, LeaseId};
 
-/// Something to be decided.
+/// One unit of work to decide.
 #[derive(Debug, Clone)]
 pub(crate) enum Work {
-    /// A client, an operator, another shard or the server wants it.
+    /// Sent by a client, an operator, another shard or the server.
     Command(Command),
     /// The lease has expired.
     ExpireLease(LeaseId),
-    /// A chore that reads rows. Those that read none are [`super::chores::maintain::Upkeep`].
+    /// A chore that reads rows. Chores without reads are [`super::chores::maintain::Upkeep`].
     Chore(Chore),
 }
 
@@ -20,12 +20,13 @@ impl Work {
         matches!(self, Work::Command(Command::Repair(_)))
     }
 
-    /// A produce keeps its place: a batch is stored in the order it was sent.
+    /// Whether this is a produce. Produces keep their order: a batch is stored as it was sent.
     pub(crate) fn is_produce(&self) -> bool {
         matches!(self, Work::Command(Command::Produce(_)))
     }
 
-    /// Settles go first: what frees a worker or saves an attempt must not wait behind new work.
+    /// Whether this ends or extends a lease. Such work is decided first: a command that frees a
+    /// worker or saves an attempt must not wait behind new work.
     pub(crate) fn is_settle(&self) -> bool {
         match self {
             Work::ExpireLease(_) => true,

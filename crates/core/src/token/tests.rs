@@ -42,7 +42,7 @@ fn text_of(prefix: &str, bytes: &[u8]) -> String {
     format!("{prefix}{}", BASE64URL_NOPAD.encode(bytes))
 }
 
-/// Accepted as a token of either kind.
+/// Whether a text is accepted as a token of either kind.
 fn is_accepted(text: &str) -> bool {
     let keys = keys();
     keys.verify::<LeaseToken>(text).is_ok() || keys.verify::<EffectToken>(text).is_ok()
@@ -110,14 +110,15 @@ fn no_changed_token_is_accepted_as_any_kind() {
             let (of_other, mac_of_other) = other.split_at(other.len() - MAC_BYTES);
             for prefix in [LeaseToken::PREFIX, EffectToken::PREFIX] {
                 let mut changed = Vec::new();
-                // Renamed.
+                // With the prefix of either kind.
                 changed.push(bytes.clone());
-                // Appended to the whole, inserted before the MAC, with and without the name of a kind.
+                // With bytes appended, or inserted before the MAC, with and without the prefix of a
+                // kind.
                 for tail in [&b"\0"[..], b"lt_", b"et_", mac, signed] {
                     changed.push([&bytes, tail].concat());
                     changed.push([signed, tail, mac].concat());
                 }
-                // Truncated in every place, with the MAC and without.
+                // Truncated at every position, with the MAC and without.
                 for end in 0..signed.len() {
                     changed.push(bytes[..end].to_vec());
                     changed.push([&signed[..end], mac].concat());

@@ -1,12 +1,13 @@
-//! A partition takes no more than its topic allows: what the slowest group has not settled counts, and the
-//! refusal names that group. What can never fit is told so at once. Dead letters are exempt.
+//! A partition accepts no more than its topic allows. The backlog of the slowest group counts, and
+//! the rejection names that group. A message that can never fit is rejected as too large. Dead
+//! letters are exempt.
 
 use expect_test::expect;
 
 use crate::transcript::check;
 
 #[test]
-fn a_full_partition_refuses_messages_and_names_the_group_that_holds_them() {
+fn a_full_partition_rejects_messages_and_names_the_slowest_group() {
     check(expect![[r#"
         1s topic orders 2 max_messages=2
             created
@@ -80,9 +81,9 @@ fn a_message_that_can_never_fit_is_too_large() {
         1s topic orders 1 max_bytes=20
             created
         1s produce orders 20bytes key=k
-            refused: value has 21 bytes, at most 20 fit
+            refused: value must be at most 20 bytes (got 21)
         1s produce orders 21bytes
-            refused: value has 21 bytes, at most 20 fit
+            refused: value must be at most 20 bytes (got 21)
         1s produce orders 19bytes key=k
             stored 0:0
         2s produce orders 20bytes
@@ -91,7 +92,7 @@ fn a_message_that_can_never_fit_is_too_large() {
 }
 
 #[test]
-fn without_a_group_what_is_kept_counts() {
+fn without_a_group_stored_messages_count() {
     check(expect![[r#"
         1s topic orders 1 max_messages=2
             created
@@ -209,7 +210,7 @@ fn dead_letters_are_exempt() {
 }
 
 #[test]
-fn a_group_that_is_deleted_holds_no_backlog() {
+fn a_deleted_group_has_no_backlog() {
     check(expect![[r#"
         1s topic orders 1 max_messages=1
             created
@@ -236,7 +237,7 @@ fn a_group_that_is_deleted_holds_no_backlog() {
 }
 
 #[test]
-fn a_group_that_was_moved_has_the_backlog_of_its_new_place() {
+fn after_a_seek_the_backlog_is_counted_from_the_new_cursor() {
     check(expect![[r#"
         1s topic orders 1 max_messages=3 max_bytes=1000
             created
@@ -269,7 +270,7 @@ fn a_group_that_was_moved_has_the_backlog_of_its_new_place() {
 }
 
 #[test]
-fn while_the_storage_is_nearly_full_nothing_new_is_stored_and_everything_is_settled() {
+fn nearly_full_storage_rejects_new_messages_and_accepts_settles() {
     check(expect![[r#"
         1s topic orders 1
             created

@@ -1,5 +1,5 @@
-//! What cannot be done becomes a dead letter in the commit that ends its delivery, says how it died, and
-//! never dies again.
+//! A message that cannot be processed becomes a dead letter in the commit that ends its delivery. A
+//! dead letter records how it died, and it never dies again.
 
 use driftq_core::{DeathReason, Timestamp};
 use expect_test::expect;
@@ -7,7 +7,7 @@ use expect_test::expect;
 use crate::transcript::{World, check};
 
 #[test]
-fn a_message_that_used_up_its_attempts_by_nacks_is_a_dead_letter() {
+fn nacks_that_use_up_the_attempts_dead_letter_the_message() {
     check(expect![[r#"
         1s topic orders 2 retry=2,1s,1s
             created
@@ -38,7 +38,7 @@ fn a_message_that_used_up_its_attempts_by_nacks_is_a_dead_letter() {
 }
 
 #[test]
-fn a_message_that_used_up_its_attempts_by_time_is_a_dead_letter() {
+fn expired_leases_that_use_up_the_attempts_dead_letter_the_message() {
     check(expect![[r#"
         1s topic orders 1 retry=2,1s,1s lease=10s
             created
@@ -61,7 +61,7 @@ fn a_message_that_used_up_its_attempts_by_time_is_a_dead_letter() {
 }
 
 #[test]
-fn a_final_nack_makes_a_dead_letter_at_once() {
+fn a_final_nack_dead_letters_the_message_at_once() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -71,7 +71,7 @@ fn a_final_nack_makes_a_dead_letter_at_once() {
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
         2s bury orders/biller 0:0.1 reason="no such customer" delay=1s
-            refused: delay_ms: does not go with dead_letter
+            refused: delay_ms: is not allowed with dead_letter
         3s bury orders/biller 0:0.1 reason="no such customer"
             ok
             dead letter 0:0 rejected after 1 of biller, "no such customer"
@@ -106,7 +106,7 @@ fn a_message_whose_deadline_passes_before_delivery_is_never_delivered() {
 }
 
 #[test]
-fn a_message_whose_deadline_passes_while_it_waits_is_not_delivered_again() {
+fn a_message_whose_deadline_passes_before_its_retry_is_not_redelivered() {
     check(expect![[r#"
         1s topic orders 1 lease=20s
             created
@@ -134,7 +134,7 @@ fn a_message_whose_deadline_passes_while_it_waits_is_not_delivered_again() {
 }
 
 #[test]
-fn a_message_whose_deadline_passes_under_its_worker_may_be_acked_and_dies_when_that_fails() {
+fn a_leased_message_past_its_deadline_can_be_acked_but_not_retried() {
     check(expect![[r#"
         1s topic orders 1 lease=20s
             created
@@ -163,7 +163,7 @@ fn a_message_whose_deadline_passes_under_its_worker_may_be_acked_and_dies_when_t
 }
 
 #[test]
-fn a_dead_letter_is_found_although_nothing_of_it_was_in_memory() {
+fn a_message_that_is_not_in_memory_can_be_dead_lettered() {
     check(expect![[r#"
         1s topic orders 1 retry=2,1s,1s lease=10s
             created
@@ -201,7 +201,7 @@ fn a_dead_letter_is_found_although_nothing_of_it_was_in_memory() {
 }
 
 #[test]
-fn the_dead_letter_topic_is_made_with_the_first_of_them_and_has_the_same_partitions() {
+fn the_first_dead_letter_creates_a_dlq_topic_with_equal_partitions() {
     check(expect![[r#"
         1s topic orders 3
             created
@@ -232,12 +232,12 @@ fn the_dead_letter_topic_is_made_with_the_first_of_them_and_has_the_same_partiti
         5s view orders
             orders 0..1 (2 bytes), 0..0 (0 bytes), 0..2 (4 bytes), dead 3, groups ["biller"]
         6s topic dlq.orders 3
-            refused: name: dlq. and sys. are reserved
+            refused: name: must not start with dlq. or sys.
     "#]]);
 }
 
 #[test]
-fn each_dead_letter_has_a_page_of_its_own() {
+fn each_dead_letter_has_its_own_page() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -298,7 +298,7 @@ fn each_group_has_its_own_dead_letter() {
 }
 
 #[test]
-fn a_dead_letter_says_how_it_died() {
+fn a_dead_letter_records_how_it_died() {
     let mut world = World::new(Default::default());
     world.play("1s topic orders 2 retry=2,1s,1s");
     world.play("2s produce orders hello p=1 key=cust-9 tenant=acme idem=order-77 run=run_1");
@@ -323,7 +323,7 @@ fn a_dead_letter_says_how_it_died() {
 }
 
 #[test]
-fn a_dead_letter_that_fails_again_waits_as_long_as_may_be_and_never_dies() {
+fn a_dead_letter_that_fails_is_retried_forever_at_the_longest_backoff() {
     check(expect![[r#"
         1s topic orders 1 retry=1,1s,1s
             created
@@ -359,7 +359,7 @@ fn a_dead_letter_that_fails_again_waits_as_long_as_may_be_and_never_dies() {
 }
 
 #[test]
-fn a_deadline_does_not_stop_the_delivery_of_a_dead_letter() {
+fn a_dead_letter_is_delivered_after_its_deadline() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -377,7 +377,7 @@ fn a_deadline_does_not_stop_the_delivery_of_a_dead_letter() {
 }
 
 #[test]
-fn nobody_produces_into_the_dead_letters() {
+fn producing_to_a_dead_letter_topic_is_rejected() {
     let mut world = World::new(Default::default());
     world.play("1s topic orders 1");
     world.play("1s topic sideways 1");

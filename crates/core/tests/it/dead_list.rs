@@ -1,4 +1,4 @@
-//! Dead letters are listed newest first, in slices, as they are.
+//! Dead letters are listed newest first, in slices.
 
 use driftq_core::command::{DeadFilter, ListDead, TopicName};
 use driftq_core::limits::DEAD_ROWS_MAX;
@@ -9,7 +9,7 @@ use crate::held::{Held, join, nack, produce, topic};
 use crate::transcript::check;
 
 #[test]
-fn the_newest_come_first_with_or_without_their_messages() {
+fn dead_letters_are_listed_newest_first_with_or_without_values() {
     check(expect![[r#"
         1s topic orders 2
             created
@@ -55,7 +55,7 @@ fn the_newest_come_first_with_or_without_their_messages() {
 }
 
 #[test]
-fn filters_are_all_of_what_is_given() {
+fn filters_are_combined_with_and() {
     check(expect![[r#"
         1s topic orders 1 retry=1,1s,1s
             created
@@ -120,7 +120,7 @@ fn filters_are_all_of_what_is_given() {
 }
 
 #[test]
-fn what_is_decided_and_not_durable_is_seen() {
+fn a_list_includes_decisions_that_are_not_durable_yet() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -153,7 +153,7 @@ fn list(below: Option<u64>, limit: u32) -> Command {
 }
 
 #[test]
-fn more_than_one_slice_are_listed_slice_by_slice() {
+fn a_long_list_is_returned_in_slices() {
     let mut held = Held::new();
     held.ask(topic(1, SettingsPatch::default())).expect("a topic");
     held.ask(join(1, "biller", 9, 30_000)).expect("joined");
@@ -167,11 +167,11 @@ fn more_than_one_slice_are_listed_slice_by_slice() {
         let (mut below, mut seen, mut slices) = (Some(NUMBER_MAX), Vec::new(), 0);
         while below.is_some() {
             let Ok(Reply::DeadLetters(slice)) = held.ask(list(below, limit)) else {
-                panic!("a list is answered by what it saw")
+                panic!("a list returns dead letters")
             };
             assert!(slice.letters.len() <= (limit as usize).min(DEAD_ROWS_MAX));
             seen.extend(slice.letters.iter().map(|letter| letter.row.offset));
-            assert!(slice.next < below || slice.next.is_none(), "it goes on");
+            assert!(slice.next < below || slice.next.is_none(), "every slice makes progress");
             below = slice.next;
             slices += 1;
         }

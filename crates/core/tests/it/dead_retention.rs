@@ -1,4 +1,4 @@
-//! Dead letters stay as long as their topic says, and go in bounded steps.
+//! Dead letters are kept for `dlq_retention_ms` of their topic and deleted in bounded steps.
 
 use driftq_core::command::NackKind;
 use driftq_core::limits::DEAD_DROPPED_MAX;
@@ -9,7 +9,7 @@ use crate::held::{Held, join, nack, produce, topic};
 use crate::transcript::check;
 
 #[test]
-fn dead_letters_go_after_their_time() {
+fn dead_letters_are_deleted_after_dlq_retention_ms() {
     check(expect![[r#"
         100s topic orders 2 dlq_retention=80s
             created
@@ -55,7 +55,7 @@ fn dead_letters_go_after_their_time() {
 }
 
 #[test]
-fn without_the_setting_they_stay_for_ever_and_with_it_the_old_ones_go_at_once() {
+fn setting_dlq_retention_ms_deletes_old_dead_letters_at_once() {
     check(expect![[r#"
         100s topic orders 1
             created
@@ -96,7 +96,7 @@ fn without_the_setting_they_stay_for_ever_and_with_it_the_old_ones_go_at_once() 
 }
 
 #[test]
-fn after_a_recovery_the_old_ones_go_and_redriven_ones_too() {
+fn recovery_deletes_expired_dead_letters_and_redriven_ones() {
     check(expect![[r#"
         100s topic orders 1 dlq_retention=80s
             created
@@ -133,7 +133,7 @@ fn after_a_recovery_the_old_ones_go_and_redriven_ones_too() {
 }
 
 #[test]
-fn whoever_reads_them_passes_over_those_that_are_gone() {
+fn a_reader_of_dead_letters_skips_expired_ones() {
     check(expect![[r#"
         100s topic orders 1 dlq_retention=80s
             created
@@ -180,7 +180,7 @@ fn whoever_reads_them_passes_over_those_that_are_gone() {
 }
 
 #[test]
-fn many_go_in_bounded_steps() {
+fn many_dead_letters_are_deleted_in_bounded_steps() {
     let mut held = Held::new();
     let patch = SettingsPatch { dlq_retention_ms: Some(Some(60_000)), ..Default::default() };
     held.ask(topic(1, patch)).expect("a topic");

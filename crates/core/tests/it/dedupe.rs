@@ -1,5 +1,5 @@
-//! An idempotency key names one message per tenant and topic while it is taken: its repeat gets the first
-//! receipt, another content is refused.
+//! While it is kept, an idempotency key names one message per tenant and topic. Repeating the
+//! message returns the first receipt; other content is rejected.
 
 use expect_test::expect;
 
@@ -25,22 +25,22 @@ fn a_repeated_key_gets_the_first_receipt_and_stores_nothing() {
 }
 
 #[test]
-fn the_same_key_with_another_content_is_refused_and_the_first_stands() {
+fn the_same_key_with_other_content_is_rejected() {
     check(expect![[r#"
         1s topic orders 2
             created
         1s produce orders pay key=a idem=order-77 run=r1 p=1
             stored 1:0
         2s produce orders other key=a idem=order-77 run=r1 p=1
-            refused: this idempotency key belongs to another message
+            refused: this idempotency key was used for a different message; use a new key for new content
         3s produce orders pay key=b idem=order-77 run=r1 p=1
-            refused: this idempotency key belongs to another message
+            refused: this idempotency key was used for a different message; use a new key for new content
         4s produce orders pay key=a idem=order-77 run=r2 p=1
-            refused: this idempotency key belongs to another message
+            refused: this idempotency key was used for a different message; use a new key for new content
         5s produce orders pay key=a idem=order-77 run=r1 p=0
-            refused: this idempotency key belongs to another message
+            refused: this idempotency key was used for a different message; use a new key for new content
         6s produce orders pay key=a idem=order-77 run=r1 p=1 retry=3
-            refused: this idempotency key belongs to another message
+            refused: this idempotency key was used for a different message; use a new key for new content
         7s produce orders pay key=a idem=order-77 run=r1 p=1
             stored 1:0 before
         8s view orders
@@ -49,7 +49,7 @@ fn the_same_key_with_another_content_is_refused_and_the_first_stands() {
 }
 
 #[test]
-fn a_repeat_may_have_moved_its_deadline() {
+fn a_repeat_may_carry_another_deadline() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -78,7 +78,7 @@ fn tenant_and_topic_are_part_of_the_identity() {
         1s produce refunds pay idem=k
             stored 0:0
         2s produce orders other idem=k tenant=acme
-            refused: this idempotency key belongs to another message
+            refused: this idempotency key was used for a different message; use a new key for new content
         2s produce orders pay idem=k tenant=acme
             stored 0:1 before
         3s view orders
@@ -87,7 +87,7 @@ fn tenant_and_topic_are_part_of_the_identity() {
 }
 
 #[test]
-fn the_requested_topic_counts_not_the_one_it_went_to() {
+fn the_key_belongs_to_the_requested_topic_not_to_the_routed_one() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -100,12 +100,12 @@ fn the_requested_topic_counts_not_the_one_it_went_to() {
         3s produce orders.eu pay idem=k
             stored 0:1
         4s produce orders pay idem=k
-            refused: this idempotency key belongs to another message
+            refused: this idempotency key was used for a different message; use a new key for new content
     "#]]);
 }
 
 #[test]
-fn a_key_is_taken_until_its_time_is_over_to_the_millisecond() {
+fn a_key_is_kept_for_dedupe_ttl_ms_to_the_millisecond() {
     check(expect![[r#"
         1000s topic orders 1 dedupe=60s
             created
@@ -114,7 +114,7 @@ fn a_key_is_taken_until_its_time_is_over_to_the_millisecond() {
         1059999ms produce orders pay idem=k
             stored 0:0 before
         1059999ms produce orders other idem=k
-            refused: this idempotency key belongs to another message
+            refused: this idempotency key was used for a different message; use a new key for new content
         1060s produce orders pay idem=k
             expire to 1060.001s
             stored 0:1
@@ -144,7 +144,7 @@ fn a_repeat_does_not_renew_the_key() {
 }
 
 #[test]
-fn a_topic_created_again_starts_clean() {
+fn a_recreated_topic_has_no_keys_of_the_old_one() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -166,7 +166,7 @@ fn a_topic_created_again_starts_clean() {
 }
 
 #[test]
-fn a_repeat_is_answered_although_its_deadline_passed_or_the_topic_is_full() {
+fn a_repeat_is_answered_after_its_deadline_and_on_a_full_topic() {
     check(expect![[r#"
         1s topic orders 1 max_messages=1
             created
@@ -184,7 +184,7 @@ fn a_repeat_is_answered_although_its_deadline_passed_or_the_topic_is_full() {
 }
 
 #[test]
-fn a_repeat_is_answered_although_the_message_is_settled_and_trimmed() {
+fn a_repeat_is_answered_after_the_message_is_settled_and_trimmed() {
     check(expect![[r#"
         1s topic orders 1 retention=0s
             created
@@ -205,7 +205,7 @@ fn a_repeat_is_answered_although_the_message_is_settled_and_trimmed() {
 }
 
 #[test]
-fn a_refused_message_does_not_take_its_key() {
+fn a_rejected_message_does_not_store_its_key() {
     check(expect![[r#"
         1s topic orders 1 max_messages=1
             created
@@ -216,7 +216,7 @@ fn a_refused_message_does_not_take_its_key() {
         2s produce orders pay idem=k deadline=1s
             refused: the deadline has passed
         2s produce orders pay idem=k p=7
-            refused: envelope.partition_override: there are 1 partitions
+            refused: envelope.partition_override: must be below 1, the number of partitions
         3s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 33s
@@ -237,7 +237,7 @@ fn the_same_key_twice_in_one_batch_is_stored_once() {
         2s produce orders pay idem=k + produce orders pay idem=k + produce orders other idem=k
             stored 0:0
             stored 0:0 before
-            refused: this idempotency key belongs to another message
+            refused: this idempotency key was used for a different message; use a new key for new content
         3s view orders
             orders 0..1 (3 bytes), dead 0, groups []
     "#]]);

@@ -1,12 +1,12 @@
-//! A group or topic that is deleted is gone at once; what it leaves behind is swept in bounded steps, and
-//! one created again under its name has nothing of it.
+//! A deleted group or topic stops existing at once. Its rows are swept in bounded steps, and a
+//! group or topic recreated under the same name inherits nothing.
 
 use expect_test::expect;
 
 use crate::transcript::{World, check};
 
 #[test]
-fn a_deleted_group_leaves_nothing_behind_but_what_the_topic_keeps() {
+fn a_deleted_group_leaves_only_the_messages_of_the_topic() {
     check(expect![[r#"
         1s topic orders 2
             created
@@ -42,7 +42,7 @@ fn a_deleted_group_leaves_nothing_behind_but_what_the_topic_keeps() {
 }
 
 #[test]
-fn tokens_of_a_deleted_group_find_nothing_and_do_not_reach_one_created_again() {
+fn tokens_of_a_deleted_group_are_not_valid_for_a_recreated_one() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -80,7 +80,7 @@ fn tokens_of_a_deleted_group_find_nothing_and_do_not_reach_one_created_again() {
 }
 
 #[test]
-fn a_deleted_topic_leaves_nothing_behind() {
+fn a_deleted_topic_leaves_no_rows() {
     check(expect![[r#"
         1s topic orders 2
             created
@@ -146,7 +146,7 @@ fn a_deleted_topic_leaves_nothing_behind() {
 }
 
 #[test]
-fn tokens_of_a_deleted_topic_find_nothing_and_do_not_reach_one_created_again() {
+fn tokens_of_a_deleted_topic_are_not_valid_for_a_recreated_one() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -189,7 +189,7 @@ fn tokens_of_a_deleted_topic_find_nothing_and_do_not_reach_one_created_again() {
 }
 
 #[test]
-fn a_topic_created_again_may_have_another_shape_and_has_no_dead_letters() {
+fn a_recreated_topic_may_have_other_partitions_and_no_dead_letters() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -239,7 +239,7 @@ fn a_topic_created_again_may_have_another_shape_and_has_no_dead_letters() {
 }
 
 #[test]
-fn a_dead_letter_topic_cannot_be_deleted_alone() {
+fn a_dead_letter_topic_cannot_be_deleted_on_its_own() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -253,28 +253,28 @@ fn a_dead_letter_topic_cannot_be_deleted_alone() {
             dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s delete dlq.orders
-            refused: a dead-letter topic goes with its source
+            refused: a dead-letter topic cannot be changed or deleted by itself
         4s view dlq.orders
             dlq.orders (dead letters) 0..1 (2 bytes), dead 0, groups []
     "#]]);
 }
 
 #[test]
-fn what_does_not_exist_cannot_be_deleted() {
+fn deleting_an_unknown_topic_or_group_is_rejected() {
     check(expect![[r#"
         1s topic orders 1
             created
         1s delete nowhere
             refused: no such topic
-        1s delete orders/nobody
+        1s delete orders/absent
             refused: no such group
-        1s delete nowhere/nobody
+        1s delete nowhere/absent
             refused: no such topic
     "#]]);
 }
 
 #[test]
-fn a_delete_in_the_same_batch_as_what_it_deletes_leaves_nothing() {
+fn a_create_and_a_delete_in_one_batch_leave_no_rows() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -313,7 +313,7 @@ fn a_delete_in_the_same_batch_as_what_it_deletes_leaves_nothing() {
 }
 
 #[test]
-fn a_crash_in_the_middle_of_a_sweep_goes_on_with_it() {
+fn a_sweep_continues_after_a_crash() {
     for commits in [1, 2, 7, 20] {
         let mut world = World::new(Default::default());
         world.play("1s topic orders 10");
@@ -332,7 +332,7 @@ fn a_crash_in_the_middle_of_a_sweep_goes_on_with_it() {
 }
 
 #[test]
-fn checkpoints_of_lanes_and_cursors_go_with_what_they_belong_to() {
+fn checkpoints_of_lanes_and_cursors_are_deleted_with_their_owner() {
     let mut world = World::new(Default::default());
     world.play("1s topic orders 1");
     world.play("1s topic other 1");
@@ -342,7 +342,7 @@ fn checkpoints_of_lanes_and_cursors_go_with_what_they_belong_to() {
         world.play("2s produce other m");
     }
     world.check();
-    assert_eq!((world.rows("lane"), world.rows("cursor")), (2, 1), "long enough in heads");
+    assert_eq!((world.rows("lane"), world.rows("cursor")), (2, 1), "the heads are checkpointed");
     world.play("3s delete orders/biller");
     assert_eq!((world.rows("lane"), world.rows("cursor")), (2, 0));
     world.play("4s delete orders");
@@ -370,7 +370,7 @@ fn a_long_topic_is_swept_in_bounded_steps() {
 }
 
 #[test]
-fn what_would_go_is_said_and_nothing_goes() {
+fn a_dry_run_reports_what_a_delete_would_remove() {
     check(expect![[r#"
         1s topic orders 2
             created
@@ -396,8 +396,8 @@ fn what_would_go_is_said_and_nothing_goes() {
         5s would delete orders
             would delete 3 messages (3 open), 3 groups, 1 dead letters
         5s would delete dlq.orders
-            refused: a dead-letter topic goes with its source
-        5s would delete orders/nobody
+            refused: a dead-letter topic cannot be changed or deleted by itself
+        5s would delete orders/absent
             refused: no such group
         6s delete orders/biller
             deleted with backlog 2, open 2

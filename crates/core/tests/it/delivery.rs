@@ -1,5 +1,5 @@
-//! What is produced is delivered, once to each group, until it is settled; nobody holds more than may be
-//! held.
+//! Each message is delivered to every group until the group settles it. No consumer holds more than
+//! its limits allow.
 
 use expect_test::expect;
 
@@ -74,7 +74,7 @@ fn every_group_gets_every_message_and_settles_it_alone() {
 }
 
 #[test]
-fn a_new_group_begins_with_the_oldest_message_or_with_the_next() {
+fn a_new_group_starts_at_the_oldest_or_at_the_next_message() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -103,7 +103,7 @@ fn a_new_group_begins_with_the_oldest_message_or_with_the_next() {
 }
 
 #[test]
-fn a_consumer_holds_no_more_messages_than_its_credit() {
+fn a_consumer_holds_no_more_messages_than_its_prefetch() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -124,9 +124,9 @@ fn a_consumer_holds_no_more_messages_than_its_credit() {
     "#]]);
 }
 
-/// It goes with that, and what came later would have to be given back.
+/// The poll returns with its first batch. Later messages would have to be given back.
 #[test]
-fn a_poll_is_given_what_one_batch_has_for_it_and_no_more() {
+fn a_poll_receives_messages_from_one_batch_only() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -143,7 +143,7 @@ fn a_poll_is_given_what_one_batch_has_for_it_and_no_more() {
 }
 
 #[test]
-fn a_poll_whose_messages_went_back_is_about_to_leave() {
+fn a_poll_whose_messages_were_given_back_receives_no_more() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -162,7 +162,7 @@ fn a_poll_whose_messages_went_back_is_about_to_leave() {
 }
 
 #[test]
-fn a_poll_whose_messages_are_settled_is_about_to_leave() {
+fn a_poll_whose_messages_are_settled_receives_no_more() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -183,7 +183,7 @@ fn a_poll_whose_messages_are_settled_is_about_to_leave() {
 }
 
 #[test]
-fn a_consumer_holds_no_more_bytes_than_its_credit_but_always_one_message() {
+fn a_consumer_holds_no_more_bytes_than_its_limit_but_always_one_message() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -209,7 +209,7 @@ fn a_consumer_holds_no_more_bytes_than_its_credit_but_always_one_message() {
 }
 
 #[test]
-fn no_more_than_max_in_flight_are_leased_per_group_and_partition() {
+fn at_most_max_in_flight_messages_are_leased_per_group_and_partition() {
     check(expect![[r#"
         1s topic orders 2 max_in_flight=1
             created
@@ -235,7 +235,7 @@ fn no_more_than_max_in_flight_are_leased_per_group_and_partition() {
 }
 
 #[test]
-fn a_message_that_waits_for_a_retry_makes_room_in_flight_but_not_among_the_open() {
+fn a_message_waiting_for_a_retry_counts_as_open_but_not_as_in_flight() {
     check(expect![[r#"
         1s topic orders 1 max_in_flight=1 max_open=2
             created
@@ -270,7 +270,7 @@ fn a_message_that_waits_for_a_retry_makes_room_in_flight_but_not_among_the_open(
 }
 
 #[test]
-fn a_consumer_that_leaves_may_still_settle_and_the_rest_goes_to_others() {
+fn a_consumer_that_left_may_still_settle_its_deliveries() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -294,7 +294,7 @@ fn a_consumer_that_leaves_may_still_settle_and_the_rest_goes_to_others() {
 }
 
 #[test]
-fn an_unknown_topic_is_refused_and_an_unknown_group_without_auto_create() {
+fn unknown_topics_are_rejected_and_unknown_groups_without_auto_create() {
     check(expect![[r#"
         1s topic orders 1 no_auto_create
             created
@@ -317,16 +317,16 @@ fn an_unknown_topic_is_refused_and_an_unknown_group_without_auto_create() {
 }
 
 #[test]
-fn creating_a_topic_again_is_told_apart_by_its_shape() {
+fn creating_an_existing_topic_compares_partitions_and_settings() {
     check(expect![[r#"
         1s topic orders 2 lease=60s
             created
         2s topic orders 2 lease=60s
             exists
         3s topic orders 3 lease=60s
-            refused: the topic exists with other partitions or settings
+            refused: the topic already exists with different partitions or settings
         4s topic orders 2 lease=61s
-            refused: the topic exists with other partitions or settings
+            refused: the topic already exists with different partitions or settings
         5s topic orders 2
             exists
         6s view orders
@@ -335,7 +335,7 @@ fn creating_a_topic_again_is_told_apart_by_its_shape() {
 }
 
 #[test]
-fn a_message_goes_to_the_topic_its_envelope_names() {
+fn a_message_is_stored_in_the_topic_its_envelope_names() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -357,7 +357,7 @@ fn a_message_goes_to_the_topic_its_envelope_names() {
 }
 
 #[test]
-fn acks_in_any_order_are_kept_and_only_the_rest_comes_back() {
+fn acks_in_any_order_survive_and_only_the_rest_is_redelivered() {
     check(expect![[r#"
         1s topic orders 1 lease=10s retry=5,1s,1s
             created

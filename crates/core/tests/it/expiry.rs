@@ -1,4 +1,4 @@
-//! Records are over at their time and are deleted some time after, never before.
+//! Records expire at their time. Their rows are deleted some time later, never before.
 
 use driftq_core::row::Read;
 use driftq_core::{SettingsPatch, Timestamp};
@@ -10,7 +10,7 @@ use crate::held::{Held, keyed, topic};
 use crate::transcript::{World, check};
 
 #[test]
-fn taken_keys_are_dropped_after_their_time() {
+fn idempotency_keys_are_deleted_after_they_expire() {
     check(expect![[r#"
         1000s topic orders 1 dedupe=60s
             created
@@ -35,7 +35,7 @@ fn taken_keys_are_dropped_after_their_time() {
 }
 
 #[test]
-fn ends_of_deliveries_are_dropped_after_their_time() {
+fn tombstones_are_deleted_after_they_expire() {
     check(expect![[r#"
         1000s topic orders 1 dedupe=60s
             created
@@ -80,7 +80,7 @@ fn ends_of_deliveries_are_dropped_after_their_time() {
 }
 
 #[test]
-fn expiry_goes_on_after_a_crash() {
+fn expiry_continues_after_a_crash() {
     check(expect![[r#"
         1000s topic orders 1 dedupe=60s
             created
@@ -96,7 +96,7 @@ fn expiry_goes_on_after_a_crash() {
 }
 
 #[test]
-fn a_key_taken_again_outlives_the_bucket_of_its_first_life() {
+fn a_reused_key_is_not_deleted_with_the_bucket_of_its_first_use() {
     check(expect![[r#"
         1000s topic orders 1 dedupe=60s
             created
@@ -116,7 +116,7 @@ fn a_key_taken_again_outlives_the_bucket_of_its_first_life() {
 }
 
 #[test]
-fn records_of_different_lives_are_dropped_each_in_its_time() {
+fn records_with_different_ttls_are_deleted_each_after_its_own() {
     let mut world = World::new(Default::default());
     world.play("1000000s topic short 1 dedupe=60s");
     world.play("1000000s topic middle 1 dedupe=1h");
@@ -129,21 +129,21 @@ fn records_of_different_lives_are_dropped_each_in_its_time() {
         world.rows("record")
     };
     assert_eq!(left(&mut world, 1_000_059), 3);
-    assert_eq!(left(&mut world, 1_000_070), 2, "within ten seconds, where some end all the time");
+    assert_eq!(left(&mut world, 1_000_070), 2, "within ten seconds if records expire often");
     assert_eq!(left(&mut world, 1_003_599), 2);
-    assert_eq!(left(&mut world, 1_004_200), 1, "within ten minutes, where hardly any do");
+    assert_eq!(left(&mut world, 1_004_200), 1, "within ten minutes if records expire rarely");
     assert_eq!(left(&mut world, 1_604_799), 1);
     assert_eq!(left(&mut world, 1_605_400), 0);
     assert_eq!(
         world.shard().next_deadline(driftq_core::Timestamp(0)),
         None,
-        "nothing is left to be done"
+        "nothing is left to do"
     );
     world.check();
 }
 
 #[test]
-fn however_many_have_ended_a_commit_deletes_few() {
+fn a_commit_deletes_a_bounded_number_of_expired_records() {
     let mut world = World::new(Default::default());
     world.play("1000000s topic orders 1 dedupe=1h");
     for second in 0..2_500 {
@@ -161,9 +161,9 @@ fn however_many_have_ended_a_commit_deletes_few() {
     world.check();
 }
 
-/// A look that began before it was there returns when it is over already.
+/// A read for expired records that began before the record was stored returns after it expired.
 #[test]
-fn a_record_that_ended_while_nobody_saw_it_goes_too() {
+fn a_record_that_expires_during_a_read_for_expired_ones_is_deleted() {
     let mut held = Held::new();
     let patch = SettingsPatch {
         dedupe_ttl_ms: Some(60_000),
@@ -175,7 +175,7 @@ fn a_record_that_ended_while_nobody_saw_it_goes_too() {
     held.look();
     held.arrive(keyed("m0", "k0"));
     held.turn();
-    assert_eq!(held.reads.len(), 2, "what ends, and the key");
+    assert_eq!(held.reads.len(), 2, "the expired records and the key");
     held.reads.rotate_left(1);
     held.finish_read();
     held.turn();
@@ -189,11 +189,11 @@ fn a_record_that_ended_while_nobody_saw_it_goes_too() {
     held.now = Timestamp(200_000);
     held.settle();
     assert_eq!(count(&held), 0);
-    assert_eq!(held.pipeline.next_deadline(), None, "nothing is left to be done");
+    assert_eq!(held.pipeline.next_deadline(), None, "nothing is left to do");
 }
 
 #[test]
-fn what_ends_in_the_same_millisecond_goes_together() {
+fn records_that_expire_in_the_same_millisecond_are_deleted_together() {
     let mut world = World::new(Default::default());
     world.play("1000000s topic orders 1 dedupe=60s");
     for key in 0..1_200 {

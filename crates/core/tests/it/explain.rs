@@ -1,4 +1,4 @@
-//! An explanation says in one sentence where a message is, why, and what happens next.
+//! An explanation states in one sentence where a message is, why, and what happens next.
 
 use driftq_core::command::Explain;
 use driftq_core::{Command, Lane, MessageId, ShardId, TopicId};
@@ -7,7 +7,7 @@ use expect_test::expect;
 use crate::transcript::{World, check};
 
 #[test]
-fn a_message_from_its_beginning_to_its_end() {
+fn a_message_is_explained_from_produce_to_ack() {
     check(expect![[r#"
         1s topic orders 1 retry=3,4s,8s
             created
@@ -20,14 +20,14 @@ fn a_message_from_its_beginning_to_its_end() {
         2s group orders/biller
             created
         2s explain orders 0:1
-            orders 0:1 m1; biller ready: not delivered yet, with 1 before it; nothing is delivered: no consumer is there [no_consumers]
+            orders 0:1 m1; biller ready: not delivered yet, with 1 ahead of it; nothing is delivered: no consumer is connected [no_consumers]
         3s join a orders/biller credit=1
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 33s
         4s explain orders 0:0
-            orders 0:0 m0; biller leased: attempt 1 of 3 is with a for 29.0 s more
+            orders 0:0 m0; biller leased: attempt 1 of 3 is leased to a for 29.0 s more
         4s explain orders 0:1
-            orders 0:1 m1; biller ready: not delivered yet, and next in line; nothing is delivered: every consumer holds as much as it may [consumers_full]
+            orders 0:1 m1; biller ready: not delivered yet, and next in line; nothing is delivered: every consumer has reached its prefetch limit [consumers_full]
         5s nack orders/biller 0:0.1 reason=timeout
             ok
             orders/biller 0:0 nacked, due 8.862s
@@ -39,30 +39,30 @@ fn a_message_from_its_beginning_to_its_end() {
             orders/biller 0:1 acked
         9s explain orders 0:0
             a gets orders/biller 0:0.2 "m0" spent 2 until 38.862s after "timeout"
-            orders 0:0 m0; biller leased: attempt 2 of 3 is with a for 29.8 s more
+            orders 0:0 m0; biller leased: attempt 2 of 3 is leased to a for 29.8 s more
         10s release orders/biller 0:0.2 delay=2s
             ok
             orders/biller 0:0 returned, due 12s
         11s explain orders 0:0
-            orders 0:0 m0; biller waiting: it was given back; attempt 2 of 3 is due in 1.0 s
+            orders 0:0 m0; biller waiting: it was returned to the queue; attempt 2 of 3 is due in 1.0 s
         12s explain orders 0:0
             a gets orders/biller 0:0.3 "m0" spent 2 until 42s after "timeout"
-            orders 0:0 m0; biller leased: attempt 2 of 3 is with a for 30.0 s more
+            orders 0:0 m0; biller leased: attempt 2 of 3 is leased to a for 30.0 s more
         50s explain orders 0:0
             orders/biller 0:0 expired, due 43.351s
             a gets orders/biller 0:0.4 "m0" spent 3 until 73.351s after "ack_timeout"
-            orders 0:0 m0; biller leased: attempt 3 of 3 is with a for 23.3 s more
+            orders 0:0 m0; biller leased: attempt 3 of 3 is leased to a for 23.3 s more
         60s explain orders 0:0
-            orders 0:0 m0; biller leased: attempt 3 of 3 is with a for 13.3 s more
+            orders 0:0 m0; biller leased: attempt 3 of 3 is leased to a for 13.3 s more
         61s explain orders 0:1
-            orders 0:1 m1; biller settled: done
+            orders 0:1 m1; biller settled: settled
         62s explain orders 0:2
             refused: no such message
     "#]]);
 }
 
 #[test]
-fn a_retry_that_could_go_says_what_holds_it_back() {
+fn a_due_retry_explains_why_it_is_not_delivered() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -102,14 +102,14 @@ fn a_retry_that_could_go_says_what_holds_it_back() {
         150s explain orders 0:2
             orders/biller 0:0 expired, due 98.695s
             orders/biller 0:2 expired, due 98.922s
-            orders 0:2 m2; biller waiting: attempt 1 ran out of time; attempt 2 of 20 is due now; nothing is delivered: no consumer is there [no_consumers]
+            orders 0:2 m2; biller waiting: attempt 1 timed out; attempt 2 of 20 is due now; nothing is delivered: no consumer is connected [no_consumers]
         151s explain orders 0:0
-            orders 0:0 m0; biller waiting: attempt 2 ran out of time; attempt 3 of 20 is due now; nothing is delivered: no consumer is there [no_consumers]
+            orders 0:0 m0; biller waiting: attempt 2 timed out; attempt 3 of 20 is due now; nothing is delivered: no consumer is connected [no_consumers]
     "#]]);
 }
 
 #[test]
-fn a_dead_letter_is_told_until_it_is_purged() {
+fn a_dead_letter_is_explained_until_it_is_purged() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -124,33 +124,33 @@ fn a_dead_letter_is_told_until_it_is_purged() {
             dead letter 0:0 rejected after 1 of biller, "card declined"
             orders/biller 0:0 dead
         5s explain orders 0:0
-            orders 0:0 m0; biller dead: a dead letter for 3.0 s (rejected: card declined) [dead letter 0:0]; mailer ready: not delivered yet, and next in line; nothing is delivered: no consumer is there [no_consumers]
+            orders 0:0 m0; biller dead: a dead letter for 3.0 s (rejected: card declined) [dead letter 0:0]; mailer ready: not delivered yet, and next in line; nothing is delivered: no consumer is connected [no_consumers]
         6s redrive orders 0:0
             redriven as 0:1
             a gets orders/biller 0:1.1 "m0" spent 1 until 36s redriven 1 times from 0:0
         7s explain orders 0:0
-            orders 0:0 m0; biller dead: a dead letter for 5.0 s (rejected: card declined); brought back by ops as m_aaaacaab [dead letter 0:0]; mailer ready: not delivered yet, and next in line; nothing is delivered: no consumer is there [no_consumers]
+            orders 0:0 m0; biller dead: a dead letter for 5.0 s (rejected: card declined); redriven by ops as m_aaaacaab [dead letter 0:0]; mailer ready: not delivered yet, and next in line; nothing is delivered: no consumer is connected [no_consumers]
         7s explain orders 0:1
-            orders 0:1 m0; biller leased: attempt 1 of 20 is with a for 29.0 s more; mailer settled: not for this group: it was redriven for biller
+            orders 0:1 m0; biller leased: attempt 1 of 20 is leased to a for 29.0 s more; mailer settled: not for this group: it was redriven for biller
         8s join u dlq.orders/undertaker
             joined
             u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 38s
         8s explain dlq.orders 0:0
-            dlq.orders 0:0 m0; undertaker leased: attempt 1 is with u for 30.0 s more
+            dlq.orders 0:0 m0; undertaker leased: attempt 1 is leased to u for 30.0 s more
         9s crash
         10s purge orders 0:0
             purged 1
             dlq.orders/undertaker 0:0 purged
             dead letter 0:0 is gone
         11s explain orders 0:0
-            orders 0:0 m0; biller dead: a dead letter, which is purged; mailer ready: not delivered yet, and next in line; nothing is delivered: no consumer is there [no_consumers]
+            orders 0:0 m0; biller dead: dead-lettered, then purged or expired; mailer ready: not delivered yet, and next in line; nothing is delivered: no consumer is connected [no_consumers]
         12s explain dlq.orders 0:0
             refused: no such message
     "#]]);
 }
 
 #[test]
-fn what_is_no_longer_kept_and_what_was_never_meant() {
+fn trimmed_messages_and_messages_not_for_a_group_are_explained() {
     check(expect![[r#"
         1s topic orders 1 retention=1s
             created
@@ -169,27 +169,27 @@ fn what_is_no_longer_kept_and_what_was_never_meant() {
             trim 0:0..1
             created
         60s explain orders 0:0
-            orders 0:0 nothing left of it; biller trimmed: done by every group and no longer kept; late trimmed: done by every group and no longer kept
+            orders 0:0 nothing left of it; biller trimmed: settled by every group and deleted; late trimmed: settled by every group and deleted
         60s explain orders 0:1
-            orders 0:1 m1; biller leased: attempt 1 of 20 is with a for 11.9 h more; late settled: not for this group: the group began behind it
+            orders 0:1 m1; biller leased: attempt 1 of 20 is leased to a for 11.9 h more; late settled: not for this group: the group started after it
         61s produce orders m2
             stored 0:2
             a gets orders/biller 0:2.1 "m2" spent 1 until 43261s
         62s group orders/latest latest
             created
         62s explain orders 0:2
-            orders 0:2 m2; biller leased: attempt 1 of 20 is with a for 11.9 h more; late ready: not delivered yet, and next in line; nothing is delivered: no consumer is there [no_consumers]; latest settled: not for this group: the group began behind it
+            orders 0:2 m2; biller leased: attempt 1 of 20 is leased to a for 11.9 h more; late ready: not delivered yet, and next in line; nothing is delivered: no consumer is connected [no_consumers]; latest settled: not for this group: the group started after it
         63s ack orders/biller 0:1.1
             ok
             orders/biller 0:1 acked
             trim 0:0..2
         64s explain orders 0:1
-            orders 0:1 nothing left of it; biller trimmed: done by every group and no longer kept; late trimmed: done by every group and no longer kept; latest trimmed: done by every group and no longer kept
+            orders 0:1 nothing left of it; biller trimmed: settled by every group and deleted; late trimmed: settled by every group and deleted; latest trimmed: settled by every group and deleted
     "#]]);
 }
 
 #[test]
-fn a_deadline_that_has_passed_is_told() {
+fn a_passed_deadline_is_explained() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -213,19 +213,19 @@ fn a_deadline_that_has_passed_is_told() {
 }
 
 #[test]
-fn a_group_says_why_nothing_comes() {
+fn a_group_explains_why_nothing_is_delivered() {
     check(expect![[r#"
         1s topic orders 2 max_in_flight=1
             created
         1s group orders/biller
             created
         1s explain orders/biller
-            nothing is delivered: no consumer is there; nothing waits
+            nothing is delivered: no consumer is connected; no messages are waiting
         2s produce orders m0 p=0 + produce orders m1 p=0
             stored 0:0
             stored 0:1
         2s explain orders/biller
-            nothing is delivered: no consumer is there; 2 not delivered yet
+            nothing is delivered: no consumer is connected; 2 not delivered yet
         3s pause orders/biller
             ok
         123s explain orders/biller
@@ -236,10 +236,10 @@ fn a_group_says_why_nothing_comes() {
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 155s
         126s explain orders/biller
-            nothing is delivered: as many are in flight as may be; 1 not delivered yet, 1 with consumers
+            nothing is delivered: max_in_flight is reached; 1 not delivered yet, 1 leased to consumers
         127s produce orders m2 p=1 + explain orders/biller
             stored 1:0
-            messages are being delivered; 2 not delivered yet, 1 with consumers
+            messages are being delivered; 2 not delivered yet, 1 leased to consumers
             a gets orders/biller 1:0.1 "m2" spent 1 until 157s
         128s ack orders/biller 0:0.1 + ack orders/biller 1:0.1
             ok
@@ -251,27 +251,28 @@ fn a_group_says_why_nothing_comes() {
             ok
             orders/biller 0:1 nacked, due 3729s
         130s explain orders/biller
-            everything was delivered; 1 waiting for a retry, the first for 59 min more
+            everything was delivered; 1 waiting for a retry, the first is due in 59 min
         131s leave a
             ok
         131s explain orders/biller
-            nothing is delivered: no consumer is there; 1 waiting for a retry
+            nothing is delivered: no consumer is connected; 1 waiting for a retry
         3800s join a orders/biller credit=1
             joined
             a gets orders/biller 0:1.2 "m1" spent 2 until 3830s after "nack"
         3801s explain orders/biller
-            everything was delivered; 1 with consumers
+            everything was delivered; 1 leased to consumers
         3802s ack orders/biller 0:1.2
             ok
             orders/biller 0:1 acked
         3803s explain orders/biller
             everything is settled
-        3804s explain orders/nobody
+        3804s explain orders/absent
             refused: no such group
     "#]]);
 }
 
-/// An id says where a message is; it names this one and no other that may be there.
+/// The id contains the position of a message. It must not match another message stored at that
+/// position.
 #[test]
 fn a_message_is_explained_by_its_id_in_its_own_namespace() {
     let mut world = World::new(Default::default());

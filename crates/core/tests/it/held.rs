@@ -1,4 +1,4 @@
-//! A pipeline on the memory engine whose reads and commits are done when the test says so, and no sooner.
+//! A pipeline on the memory engine whose reads and commits complete only when the test says so.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use driftq_core::{
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Memory, Ownership, recover};
 
-/// A commit under way.
+/// A commit in flight.
 pub(crate) struct Committing {
     pub(crate) batch: Arc<Batch>,
     pub(crate) writes: Vec<Write>,
-    /// The engine has it; the pipeline was not told.
+    /// Stored by the engine; the pipeline has not been notified.
     pub(crate) is_stored: bool,
 }
 
-/// A read under way.
+/// A read in flight.
 pub(crate) struct Reading {
     pub(crate) id: ReadId,
     pub(crate) reads: Vec<Read>,
-    /// What the engine had when it looked.
+    /// The rows the engine had when it read.
     pub(crate) rows: Option<Vec<Vec<Row>>>,
 }
 
-/// A pipeline, and everything it asked for and nobody has done yet.
+/// A pipeline with the reads and commits it has started and the test has not completed.
 pub(crate) struct Held {
     pub(crate) engine: Memory,
     pub(crate) ownership: Ownership,
@@ -40,11 +40,11 @@ pub(crate) struct Held {
     pub(crate) now: Timestamp,
     pub(crate) commits: VecDeque<Committing>,
     pub(crate) reads: VecDeque<Reading>,
-    /// What was released: answers by ticket, and deliveries in order, but for those that were withheld.
+    /// Released replies by ticket, and deliveries in order without the withheld ones.
     pub(crate) answers: BTreeMap<Ticket, CommandResult>,
     pub(crate) deliveries: Vec<(ConsumerId, Delivery)>,
     pub(crate) withheld: usize,
-    /// Numbers of the batches that were released.
+    /// Numbers of the released batches.
     pub(crate) released: Vec<u64>,
     pub(crate) damaged: Vec<Damaged>,
     next_ticket: u64,
@@ -64,7 +64,7 @@ impl Held {
         Held::of(ShardConfig::default(), engine, now, config)
     }
 
-    /// The same, where the shard is told something else.
+    /// The same with another shard configuration.
     pub(crate) fn of(
         shard: ShardConfig,
         engine: Memory,
@@ -90,7 +90,7 @@ impl Held {
         }
     }
 
-    /// Drops the pipeline with everything under way; what is stored is stored.
+    /// Drops the pipeline with all reads and commits in flight. Stored commits stay stored.
     pub(crate) fn crash(&mut self) {
         let engine = self.engine.clone();
         *self = Held {
@@ -135,7 +135,7 @@ impl Held {
         self.take(outputs);
     }
 
-    /// A command comes. It is decided with the next turn.
+    /// Queues a command. It is decided with the next turn.
     pub(crate) fn arrive(&mut self, command: Command) -> Ticket {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
@@ -149,7 +149,7 @@ impl Held {
         self.take(outputs);
     }
 
-    /// Starts the reads of what arrived, before anything is decided.
+    /// Starts the reads of the queued commands before anything is decided.
     pub(crate) fn ask_reads(&mut self) {
         let mut outputs = Vec::new();
         self.pipeline.ask(&mut outputs);
@@ -161,50 +161,50 @@ impl Held {
         self.turn();
     }
 
-    /// The engine stores the oldest commit that it does not have; the pipeline is not told.
+    /// Stores the oldest commit that the engine does not have. The pipeline is not notified.
     pub(crate) fn store_commit(&mut self) {
         let next = self.commits.iter_mut().find(|commit| !commit.is_stored);
-        let commit = next.expect("a commit is under way");
+        let commit = next.expect("a commit is in flight");
         let writes = commit.writes.clone();
         wait(self.engine.commit(self.ownership, commit.batch.no, writes)).expect("it is next");
         commit.is_stored = true;
     }
 
-    /// The oldest commit is done.
+    /// Completes the oldest commit.
     pub(crate) fn finish_commit(&mut self) {
-        if !self.commits.front().expect("a commit is under way").is_stored {
+        if !self.commits.front().expect("a commit is in flight").is_stored {
             self.store_commit();
         }
         let commit = self.commits.pop_front().expect("just seen");
         self.on(Input::CommitDone(commit.batch.no));
     }
 
-    /// The engine looks for the rows of the oldest read; the pipeline is not told.
+    /// Reads the rows of the oldest read from the engine. The pipeline is not notified.
     pub(crate) fn look(&mut self) {
         let next = self.reads.iter_mut().find(|reading| reading.rows.is_none());
-        let reading = next.expect("a read is under way");
+        let reading = next.expect("a read is in flight");
         let rows = wait(self.engine.read(self.ownership, reading.reads.clone()));
         reading.rows = Some(rows.expect("memory does not fail"));
     }
 
-    /// The oldest read is answered.
+    /// Completes the oldest read.
     pub(crate) fn finish_read(&mut self) {
-        if self.reads.front().expect("a read is under way").rows.is_none() {
+        if self.reads.front().expect("a read is in flight").rows.is_none() {
             self.look();
         }
         let reading = self.reads.pop_front().expect("just seen");
-        self.on(Input::ReadDone(reading.id, reading.rows.expect("looked above")));
+        self.on(Input::ReadDone(reading.id, reading.rows.expect("read above")));
     }
 
-    /// The oldest read is answered with rows that were tampered with.
+    /// Completes the oldest read with rows changed by `tamper`.
     pub(crate) fn finish_read_with(&mut self, tamper: impl FnOnce(&mut Vec<Vec<Row>>)) {
         self.look();
-        let reading = self.reads.front_mut().expect("looked above");
-        tamper(reading.rows.as_mut().expect("looked above"));
+        let reading = self.reads.front_mut().expect("read above");
+        tamper(reading.rows.as_mut().expect("read above"));
         self.finish_read();
     }
 
-    /// Does everything that is asked for until there is nothing more to do now.
+    /// Completes everything in flight until the pipeline has nothing more to do now.
     pub(crate) fn settle(&mut self) {
         for _ in 0..10_000 {
             self.turn();
@@ -218,17 +218,17 @@ impl Held {
                 self.finish_commit();
             }
         }
-        panic!("the pipeline does not come to rest");
+        panic!("the pipeline does not become idle");
     }
 
-    /// Sends a command and does everything. What it was answered.
+    /// Queues a command, completes everything and returns its reply.
     pub(crate) fn ask(&mut self, command: Command) -> CommandResult {
         let ticket = self.arrive(command);
         self.settle();
         self.answers.get(&ticket).expect("it was answered").clone()
     }
 
-    /// What a ticket was answered; None: nothing yet.
+    /// Returns the reply to a ticket, if it was released.
     pub(crate) fn answer(&self, ticket: Ticket) -> Option<String> {
         self.answers.get(&ticket).map(crate::transcript::reply)
     }
@@ -238,12 +238,12 @@ fn topic_name(topic: &str) -> TopicName {
     TopicName { namespace: "default".into(), topic: topic.into() }
 }
 
-/// The group `biller` of `orders`, or another one.
+/// The name of a group of `orders`.
 pub(crate) fn group_name(group: &str) -> GroupName {
     GroupName { topic: topic_name("orders"), group: group.into() }
 }
 
-/// Makes `orders`, whose messages are tried for ever, 100 ms apart at most.
+/// Creates `orders`, whose messages are retried forever, 100 ms apart at most.
 pub(crate) fn topic(partitions: u32, patch: SettingsPatch) -> Command {
     let forever = RetryPolicy { max_attempts: -1, backoff_ms: 100, max_backoff_ms: 100 };
     Command::CreateTopic(Box::new(CreateTopic {

@@ -1,4 +1,4 @@
-//! What messages went through, kept where a topic asks for it, until they are trimmed.
+//! The history of messages is kept if their topic asks for it, until they are trimmed.
 
 use driftq_core::ShardConfig;
 use expect_test::expect;
@@ -6,7 +6,7 @@ use expect_test::expect;
 use crate::transcript::{World, check};
 
 #[test]
-fn the_whole_life_of_a_message_is_told() {
+fn the_history_of_a_message_covers_produce_to_settle() {
     check(expect![[r#"
         0s topic orders 1 history retry=3,1s,1s
             created
@@ -47,14 +47,14 @@ fn the_whole_life_of_a_message_is_told() {
         61s explain orders 0:0
             orders 0:0 a; biller dead: a dead letter for 35.5 s (exhausted: ack_timeout) [dead letter 0:0]; history: 0s biller delivered 1 to w1; 1s biller extended 1; 2s biller nacked 1 "card declined"; 2.342s biller delivered 2 to w1; 4s biller returned 2; 4s biller delivered 3 to w1; 15s biller expired 3; 15.463s biller delivered 4 to w2; 25.463s biller dead 4
         61s explain orders 0:1
-            orders 0:1 b; biller settled: done; history: 2s biller delivered 1 to w1; 2s biller acked 1
+            orders 0:1 b; biller settled: settled; history: 2s biller delivered 1 to w1; 2s biller acked 1
         61s rows history
             history 10
     "#]]);
 }
 
 #[test]
-fn what_is_not_asked_for_is_not_kept() {
+fn history_is_kept_only_if_the_topic_enables_it() {
     check(expect![[r#"
         0s topic orders 1 retention=60s
             created
@@ -67,7 +67,7 @@ fn what_is_not_asked_for_is_not_kept() {
             ok
             orders/biller 0:0 acked
         1s explain orders 0:0
-            orders 0:0 a; biller settled: done
+            orders 0:0 a; biller settled: settled
         2s patch orders history
             orders 0..1 (1 bytes), dead 0, groups ["biller"], changed retention_ms history
         2s produce orders b
@@ -77,7 +77,7 @@ fn what_is_not_asked_for_is_not_kept() {
             ok
             orders/biller 0:1 acked
         3s explain orders 0:1
-            orders 0:1 b; biller settled: done; history: 2s biller delivered 1 to w1; 3s biller acked 1
+            orders 0:1 b; biller settled: settled; history: 2s biller delivered 1 to w1; 3s biller acked 1
         4s patch orders reset=history
             orders 0..2 (2 bytes), dead 0, groups ["biller"], changed retention_ms history
         4s produce orders c
@@ -87,14 +87,14 @@ fn what_is_not_asked_for_is_not_kept() {
             ok
             orders/biller 0:2 acked
         5s explain orders 0:1
-            orders 0:1 b; biller settled: done
+            orders 0:1 b; biller settled: settled
         5s rows history
             history 2
     "#]]);
 }
 
 #[test]
-fn history_goes_with_its_topic() {
+fn history_is_deleted_with_its_topic() {
     check(expect![[r#"
         0s topic orders 1 history
             created
@@ -122,9 +122,10 @@ fn history_goes_with_its_topic() {
     "#]]);
 }
 
-/// Two blocks of 128: the first goes when its last message does, an open one included.
+/// Two blocks of 128 messages. A block is deleted when its last message is trimmed, open ones
+/// included.
 #[test]
-fn history_goes_with_its_messages() {
+fn history_is_deleted_with_its_messages() {
     let mut world = World::new(ShardConfig::default());
     world.ask("0s topic orders 1 history retention=60s lease=1h");
     world.ask("0s join a orders/biller credit=200 owner=w1");

@@ -1,11 +1,11 @@
-//! Groups that nobody reads go, where the topic says so, and no others.
+//! Groups without consumers expire if their topic is configured so, and no others.
 
 use expect_test::expect;
 
 use crate::transcript::{World, check};
 
 #[test]
-fn a_group_without_consumers_goes_after_its_time() {
+fn a_group_without_consumers_expires() {
     check(expect![[r#"
         100s topic orders 1 idle=80s
             created
@@ -40,18 +40,18 @@ fn a_group_without_consumers_goes_after_its_time() {
 }
 
 #[test]
-fn a_group_with_a_consumer_stays_however_long_and_is_written_eight_times_a_period() {
+fn a_group_with_a_consumer_is_written_eight_times_per_idle_period() {
     let mut world = World::new(Default::default());
     world.play("100s topic orders 1 idle=80s");
     world.play("100s join a orders/biller");
     world.play("900s wait");
-    assert_eq!(world.groups_written(), 1 + 80, "made, and eight times in each of ten periods");
+    assert_eq!(world.groups_written(), 1 + 80, "created, and eight times in each of ten periods");
     assert!(world.ask("900s view orders/biller").starts_with("next 0"));
     world.check();
 }
 
 #[test]
-fn polls_are_written_no_oftener() {
+fn a_polled_group_is_written_eight_times_per_idle_period() {
     let mut world = World::new(Default::default());
     world.play("100s topic orders 1 idle=80s");
     world.play("100s join a orders/biller owner=w");
@@ -60,14 +60,14 @@ fn polls_are_written_no_oftener() {
         world.play(&format!("{second}s join a orders/biller owner=w"));
         world.play(&format!("{second}s leave a"));
     }
-    assert_eq!(world.groups_written(), 1 + 39, "made, and eight times in each of five periods");
+    assert_eq!(world.groups_written(), 1 + 39, "created, and eight times in each of five periods");
     assert!(world.ask("500s view orders/biller").starts_with("next 0"));
     assert!(world.ask("578s view orders/biller").starts_with("next 0"));
     assert_eq!(world.ask("579s view orders/biller"), "refused: no such group");
 }
 
 #[test]
-fn a_restart_does_not_begin_to_count_anew_and_gives_consumers_time_to_come_back() {
+fn a_restart_keeps_the_idle_time_and_lets_consumers_reconnect() {
     check(expect![[r#"
         100s topic orders 1 idle=80s
             created
@@ -116,7 +116,7 @@ fn a_restart_does_not_begin_to_count_anew_and_gives_consumers_time_to_come_back(
 }
 
 #[test]
-fn a_consumer_that_comes_in_the_middle_of_a_step_is_written_at_its_end() {
+fn a_consumer_that_joins_within_a_step_is_written_at_its_end() {
     check(expect![[r#"
         100s topic orders 1 idle=80s
             created
@@ -139,7 +139,7 @@ fn a_consumer_that_comes_in_the_middle_of_a_step_is_written_at_its_end() {
 }
 
 #[test]
-fn a_paused_group_is_waited_for() {
+fn a_paused_group_does_not_expire() {
     check(expect![[r#"
         100s topic orders 1 idle=80s
             created
@@ -168,7 +168,7 @@ fn a_paused_group_is_waited_for() {
 }
 
 #[test]
-fn where_the_setting_comes_later_the_time_before_does_not_count() {
+fn idle_time_before_the_setting_does_not_count() {
     check(expect![[r#"
         100s topic orders 1
             created
@@ -194,7 +194,7 @@ fn where_the_setting_comes_later_the_time_before_does_not_count() {
 }
 
 #[test]
-fn what_an_abandoned_group_held_is_given_up() {
+fn an_expired_group_no_longer_holds_back_trimming() {
     check(expect![[r#"
         100s topic orders 1 idle=80s retention=1s max_messages=2
             created
@@ -225,7 +225,8 @@ fn what_an_abandoned_group_held_is_given_up() {
     "#]]);
 }
 
-/// Both are due when the clock is next read. The lane must not begin again where its pages are deleted.
+/// Both are due when the clock is next read. The lane must not start again at an offset whose pages
+/// are deleted.
 #[test]
 fn a_group_that_expires_while_its_lane_is_trimmed_leaves_the_lane_trimmed() {
     check(expect![[r#"
@@ -282,9 +283,9 @@ fn a_group_that_expires_while_its_lane_is_trimmed_leaves_the_lane_trimmed() {
     "#]]);
 }
 
-/// Two groups in one batch, each with cursors and open messages of its own.
+/// Two groups in one batch, each with its own cursors and open messages.
 #[test]
-fn two_groups_that_expire_together_leave_nothing_behind() {
+fn two_groups_that_expire_together_leave_no_rows() {
     check(expect![[r#"
         1000s topic orders 2 idle=80s
             created

@@ -1,12 +1,12 @@
-//! A lease runs out at its end and not before: not while it was renewed, not in the grace after a
-//! recovery. What is given back does not count.
+//! A lease expires at its end and not before. A renewal moves the end, and a recovery grants a
+//! grace period. A delivery that is given back does not count as an attempt.
 
 use expect_test::expect;
 
 use crate::transcript::check;
 
 #[test]
-fn a_lease_that_runs_out_is_delivered_again_and_the_first_worker_is_refused() {
+fn an_expired_lease_is_redelivered_and_its_worker_is_rejected() {
     check(expect![[r#"
         0s topic orders 1 retry=3,1s,8s
             created
@@ -29,7 +29,7 @@ fn a_lease_that_runs_out_is_delivered_again_and_the_first_worker_is_refused() {
 }
 
 #[test]
-fn a_lease_stands_to_the_last_millisecond() {
+fn a_lease_is_valid_to_its_last_millisecond() {
     check(expect![[r#"
         1s topic orders 1 retry=3,1m,1m
             created
@@ -47,7 +47,7 @@ fn a_lease_stands_to_the_last_millisecond() {
 }
 
 #[test]
-fn each_consumer_has_its_own_lease_or_the_topics() {
+fn the_lease_length_comes_from_the_consumer_or_the_topic() {
     check(expect![[r#"
         1s topic orders 1 lease=7s
             created
@@ -131,7 +131,7 @@ fn an_extension_survives_a_crash() {
 }
 
 #[test]
-fn an_extended_lease_keeps_its_place_in_the_credit_of_its_consumer() {
+fn an_extended_lease_still_counts_in_the_prefetch_of_its_consumer() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -172,7 +172,7 @@ fn a_late_ack_of_the_current_attempt_is_accepted() {
 }
 
 #[test]
-fn a_late_nack_changes_nothing_but_the_reason() {
+fn a_late_nack_changes_only_the_reason() {
     check(expect![[r#"
         1s topic orders 1 retry=3,1m,1m
             created
@@ -200,7 +200,7 @@ fn a_late_nack_changes_nothing_but_the_reason() {
 }
 
 #[test]
-fn a_late_nack_without_a_reason_replaces_the_error_of_a_retry_already_in_memory() {
+fn a_late_nack_without_a_reason_replaces_the_error_of_a_staged_retry() {
     check(expect![[r#"
         100s topic orders 1 retry=9,1m,1m lease=10s
             created
@@ -252,7 +252,7 @@ fn no_lease_ends_before_ten_seconds_after_a_recovery() {
 }
 
 #[test]
-fn a_grace_begins_anew_with_every_recovery() {
+fn the_grace_period_restarts_with_every_recovery() {
     check(expect![[r#"
         1s topic orders 1 retry=3,1m,1m
             created
@@ -272,7 +272,7 @@ fn a_grace_begins_anew_with_every_recovery() {
 }
 
 #[test]
-fn a_lease_made_shorter_than_the_grace_says_when_it_ends() {
+fn a_lease_shorter_than_the_grace_period_reports_its_real_end() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -293,7 +293,7 @@ fn a_lease_made_shorter_than_the_grace_says_when_it_ends() {
 }
 
 #[test]
-fn the_grace_does_not_shorten_a_lease() {
+fn the_grace_period_does_not_shorten_a_lease() {
     check(expect![[r#"
         1s topic orders 1 retry=3,1m,1m
             created
@@ -312,7 +312,7 @@ fn the_grace_does_not_shorten_a_lease() {
 }
 
 #[test]
-fn a_delivery_that_is_given_back_does_not_count() {
+fn a_delivery_that_is_given_back_is_not_counted() {
     check(expect![[r#"
         1s topic orders 1 retry=1,1s,1s
             created
@@ -337,7 +337,7 @@ fn a_delivery_that_is_given_back_does_not_count() {
 }
 
 #[test]
-fn giving_back_what_is_over_changes_nothing() {
+fn giving_back_an_ended_delivery_changes_nothing() {
     check(expect![[r#"
         1s topic orders 1 retry=3,1m,1m lease=10s
             created
@@ -467,7 +467,7 @@ fn returns_in_a_row_are_counted_through_a_crash() {
 }
 
 #[test]
-fn what_is_said_beside_a_token_must_agree_with_it() {
+fn fields_sent_with_a_token_must_match_it() {
     check(expect![[r#"
         0s topic orders 2
             created
@@ -477,17 +477,17 @@ fn what_is_said_beside_a_token_must_agree_with_it() {
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
         1s ack orders/biller 0:0.1 of=bills/biller
-            refused: token: it is of another topic
+            refused: token: belongs to another topic
         1s ack orders/biller 0:0.1 of=orders/mailer
-            refused: token: it is of another group
+            refused: token: belongs to another group
         1s ack orders/biller 0:0.1 at=1:0
-            refused: token: it is of another partition
+            refused: token: belongs to another partition
         1s ack orders/biller 0:0.1 at=0:1
-            refused: token: it is of another offset
+            refused: token: belongs to another offset
         1s nack orders/biller 0:0.1 owner=v
-            refused: token: it is of another owner
+            refused: token: belongs to another owner
         1s extend orders/biller 0:0.1 owner=v
-            refused: token: it is of another owner
+            refused: token: belongs to another owner
         1s ack orders/biller 0:0.1 of=orders/biller at=0:0 owner=w
             ok
             orders/biller 0:0 acked

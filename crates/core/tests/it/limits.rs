@@ -1,4 +1,4 @@
-//! Everything that is bounded, at the edge and one past it.
+//! Every limit, at its value and one past it.
 
 use driftq_core::ShardConfig;
 use driftq_core::limits::{
@@ -53,7 +53,7 @@ fn a_topic_has_1_to_1024_partitions() {
 }
 
 #[test]
-fn a_topic_name_has_up_to_250_bytes_so_that_its_dead_letters_have_a_name() {
+fn a_topic_name_has_up_to_250_bytes_which_leaves_space_for_dlq() {
     let mut world = world();
     let name = x(TOPIC_BYTES_MAX);
     accepted(&mut world, &format!("1s topic {name} 1"));
@@ -65,7 +65,7 @@ fn a_topic_name_has_up_to_250_bytes_so_that_its_dead_letters_have_a_name() {
 }
 
 #[test]
-fn names_are_letters_digits_dots_dashes_and_underscores() {
+fn names_consist_of_letters_digits_dots_dashes_and_underscores() {
     let mut world = world();
     for name in ["a", "A.b-c_9", "9"] {
         accepted(&mut world, &format!("1s topic {name} 1"));
@@ -123,21 +123,29 @@ fn a_key_has_up_to_1024_bytes() {
     let mut world = with_topic();
     accepted(&mut world, &format!("1s produce orders m key={}", x(KEY_BYTES_MAX)));
     let long = x(KEY_BYTES_MAX + 1);
-    refused(&mut world, &format!("1s produce orders m key={long}"), "key has 1025 bytes");
+    refused(
+        &mut world,
+        &format!("1s produce orders m key={long}"),
+        "key must be at most 1024 bytes (got 1025)",
+    );
 }
 
 #[test]
 fn a_value_has_1_byte_to_1_mebibyte_or_as_configured() {
     let mut world = with_topic();
-    refused(&mut world, "1s produce orders", "value: is empty");
+    refused(&mut world, "1s produce orders", "value: must not be empty");
     accepted(&mut world, &format!("1s produce orders {VALUE_BYTES_DEFAULT}bytes"));
     let more = VALUE_BYTES_DEFAULT + 1;
-    refused(&mut world, &format!("1s produce orders {more}bytes"), "value has 1048577 bytes");
+    refused(
+        &mut world,
+        &format!("1s produce orders {more}bytes"),
+        "value must be at most 1048576 bytes (got 1048577)",
+    );
     let config = ShardConfig { value_bytes_max: 10, ..ShardConfig::default() };
     let mut world = World::new(config);
     world.play("1s topic orders 1");
     accepted(&mut world, "1s produce orders 10bytes");
-    refused(&mut world, "1s produce orders 11bytes", "value has 11 bytes, at most 10");
+    refused(&mut world, "1s produce orders 11bytes", "value must be at most 10 bytes (got 11)");
 }
 
 #[test]
@@ -147,19 +155,23 @@ fn each_text_of_an_envelope_has_up_to_1_kibibyte() {
         let (text, long) = (x(ENVELOPE_TEXT_BYTES_MAX), x(ENVELOPE_TEXT_BYTES_MAX + 1));
         accepted(&mut world, &format!("1s produce orders m {field}={text}"));
         let why = match field {
-            "run" => "envelope.run_id has 1025 bytes",
-            "step" => "envelope.step_id has 1025 bytes",
-            _ => "envelope.parent_step_id has 1025 bytes",
+            "run" => "envelope.run_id must be at most 1024 bytes (got 1025)",
+            "step" => "envelope.step_id must be at most 1024 bytes (got 1025)",
+            _ => "envelope.parent_step_id must be at most 1024 bytes (got 1025)",
         };
         refused(&mut world, &format!("1s produce orders m {field}={long}"), why);
     }
     let mut world = with_topic();
     let huge = x(ENVELOPE_BYTES_MAX + 1);
-    refused(&mut world, &format!("1s produce orders m run={huge}"), "envelope has 16385 bytes");
+    refused(
+        &mut world,
+        &format!("1s produce orders m run={huge}"),
+        "envelope must be at most 16384 bytes (got 16385)",
+    );
 }
 
 #[test]
-fn a_reason_is_cut_at_1_kibibyte_to_a_whole_character() {
+fn a_reason_is_truncated_to_1_kibibyte_at_a_character_boundary() {
     let mut world = with_topic();
     world.play("1s produce orders m + produce orders m");
     world.play("1s join a orders/biller");
@@ -237,11 +249,11 @@ fn a_policy_has_1_to_1000_attempts_or_minus_one() {
 }
 
 #[test]
-fn the_policy_of_a_message_is_completed_by_its_topics() {
+fn a_partial_retry_policy_is_completed_from_the_topic() {
     let mut world = world();
     world.play("1s topic quick 1 retry=9,10ms,1s");
     world.play("1s topic slow 1 retry=9,5s,1m");
-    // Only the longest wait is given: 500 ms is more than the quick topic's 10 ms, and less than the
+    // Only `max_backoff_ms` is set: 500 ms is more than the quick topic's 10 ms and less than the
     // slow topic's 5 s.
     let produce = |world: &mut World, topic: &str| {
         use driftq_core::command::{Produce, TopicName};
@@ -274,7 +286,7 @@ fn a_deadline_is_before_the_year_10000() {
 }
 
 #[test]
-fn a_consumer_has_credit_for_1_to_10000_messages() {
+fn a_prefetch_is_1_to_10000_messages() {
     let mut world = with_topic();
     refused(&mut world, "1s join a orders/biller credit=0", "credit");
     accepted(&mut world, &format!("1s join a orders/biller credit={CREDIT_MAX}"));
@@ -282,7 +294,7 @@ fn a_consumer_has_credit_for_1_to_10000_messages() {
 }
 
 #[test]
-fn settings_have_their_ranges() {
+fn settings_outside_their_range_are_rejected() {
     let year = 365 * 24 * 3_600_u64;
     let mut at = 0;
     let mut world = world();
@@ -335,7 +347,7 @@ fn a_page_has_up_to_1024_messages() {
         world.play("2s crash");
         let shown = world.play("3s join a orders/biller credit=2000");
         let delivered = shown.iter().filter(|line| line.contains("gets")).count();
-        assert_eq!(delivered, messages.min(1_000), "as many as may be in flight");
+        assert_eq!(delivered, messages.min(1_000), "limited by max_in_flight");
         world.check();
     }
 }
@@ -372,7 +384,7 @@ fn a_block_has_the_open_messages_of_128_offsets() {
 }
 
 #[test]
-fn names_without_use_are_forgotten_64_a_commit() {
+fn a_commit_forgets_64_unused_names() {
     let mut world = with_topic();
     let names: Vec<String> = (0..=OWNERS_FORGOTTEN_MAX).map(|at| format!("w{at}")).collect();
     for name in &names {
@@ -380,13 +392,13 @@ fn names_without_use_are_forgotten_64_a_commit() {
     }
     assert_eq!(world.rows("owner"), OWNERS_FORGOTTEN_MAX + 1);
     world.play_partly("2s crash", 1);
-    assert_eq!(world.rows("owner"), 1, "one commit forgets no more than it may");
+    assert_eq!(world.rows("owner"), 1, "one commit forgets at most 64 names");
     world.play("3s view orders");
-    assert_eq!(world.rows("owner"), 0, "the rest goes with the next");
+    assert_eq!(world.rows("owner"), 0, "the next commit forgets the rest");
     world.check();
 }
 
-/// A world whose shard has room for `open_max` open messages: one group alone may take half of it.
+/// A world whose shard allows `open_max` open messages. One group alone may use half of them.
 fn with_room_for(open_max: u64, partitions: u32) -> World {
     let mut world = World::new(ShardConfig { open_max, ..ShardConfig::default() });
     world.play(&format!("1s topic orders {partitions} retry=5,1d,1d"));
@@ -394,7 +406,7 @@ fn with_room_for(open_max: u64, partitions: u32) -> World {
 }
 
 #[test]
-fn a_settle_in_one_partition_makes_room_for_the_others_of_its_group() {
+fn a_settle_in_one_partition_frees_capacity_for_the_others_of_its_group() {
     let mut world = with_room_for(8, 3);
     world.play("1s join a orders/biller credit=100");
     for _ in 0..4 {
@@ -413,7 +425,7 @@ fn a_settle_in_one_partition_makes_room_for_the_others_of_its_group() {
 }
 
 #[test]
-fn a_group_that_settles_expires_or_moves_makes_room_for_other_groups() {
+fn a_settle_an_expiry_or_a_seek_frees_capacity_for_other_groups() {
     for end in [
         "ack orders/one 0:0.1 + ack orders/one 0:1.1",
         "delete orders/one",
@@ -450,7 +462,7 @@ fn a_topic_beyond_the_limit_is_rejected_until_another_is_deleted() {
     world.play("1s topic two 1");
     assert_eq!(world.ask("1s topic three 1"), "full: 2 topics");
     assert_eq!(world.ask("1s topic two 1"), "exists");
-    // A topic of dead letters is not counted: a message can always die.
+    // Dead-letter topics do not count: a message can always be dead-lettered.
     world.play("2s produce one m");
     world.play("2s join a one/g");
     world.play("2s nack one/g 0:0.1 reason=x");
@@ -463,7 +475,7 @@ fn a_topic_beyond_the_limit_is_rejected_until_another_is_deleted() {
 }
 
 #[test]
-fn a_group_whose_cursors_are_beyond_the_limit_is_rejected_until_another_is_deleted() {
+fn a_group_beyond_the_cursor_limit_is_rejected_until_one_is_deleted() {
     let mut world = World::new(ShardConfig { cursors_max: 5, ..ShardConfig::default() });
     world.play("1s topic wide 3");
     world.play("1s topic narrow 1");
@@ -481,7 +493,7 @@ fn a_group_whose_cursors_are_beyond_the_limit_is_rejected_until_another_is_delet
 }
 
 #[test]
-fn what_exists_is_loaded_beyond_the_limits() {
+fn existing_topics_and_groups_load_beyond_the_limits() {
     let mut world = world();
     for topic in ["one", "two", "three"] {
         world.play(&format!("1s topic {topic} 2"));

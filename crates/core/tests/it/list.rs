@@ -1,11 +1,11 @@
-//! Lists of topics and groups are by name and whole.
+//! Topics and groups are listed completely and by name.
 
 use expect_test::expect;
 
 use crate::transcript::check;
 
 #[test]
-fn topics_are_listed_by_name_and_dead_letters_are_topics() {
+fn topics_are_listed_by_name_including_dead_letter_topics() {
     check(expect![[r#"
         1s topics default
             none
@@ -51,7 +51,7 @@ fn topics_are_listed_by_name_and_dead_letters_are_topics() {
 }
 
 #[test]
-fn groups_are_listed_by_name_with_who_takes_part() {
+fn groups_are_listed_by_name_with_their_consumers() {
     check(expect![[r#"
         1s topic orders 2
             created
@@ -89,7 +89,7 @@ fn groups_are_listed_by_name_with_who_takes_part() {
 }
 
 #[test]
-fn what_only_waits_is_no_oldest_open_message() {
+fn an_undelivered_message_is_not_the_oldest_open_one() {
     check(expect![[r#"
         1s topic orders 1
             created

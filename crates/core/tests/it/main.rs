@@ -1,4 +1,4 @@
-//! Transcripts of the core, one file per promise.
+//! Transcripts of the core, one file per guarantee.
 
 mod backlog;
 mod dead_letter;
@@ -11,13 +11,13 @@ mod expiry;
 mod explain;
 mod held;
 mod history;
-mod holes;
 mod idle;
 mod lease;
 mod ledger;
 mod limits;
 mod list;
 mod node_codec;
+mod offset_for_time;
 mod order;
 mod outbox;
 mod owners;
@@ -38,6 +38,6 @@ mod retry;
 mod route;
 mod seek;
 mod settle_table;
-mod since;
 mod transcript;
+mod v1_gaps;
 mod view;

@@ -1,12 +1,12 @@
-//! Fresh messages go out in offset order per partition, to one consumer in that order, to several in
-//! turns. Groups and partitions do not wait for each other.
+//! Fresh messages of a partition are delivered in offset order, and several consumers receive them
+//! in turns. Groups and partitions do not wait for each other.
 
 use expect_test::expect;
 
 use crate::transcript::check;
 
 #[test]
-fn fresh_messages_of_a_partition_go_out_in_offset_order() {
+fn fresh_messages_of_a_partition_are_delivered_in_offset_order() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -33,7 +33,7 @@ fn fresh_messages_of_a_partition_go_out_in_offset_order() {
 }
 
 #[test]
-fn order_outlives_a_crash_in_the_middle() {
+fn order_survives_a_crash() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -92,7 +92,7 @@ fn consumers_of_a_group_take_turns() {
 }
 
 #[test]
-fn the_turn_goes_on_where_the_last_run_ended() {
+fn the_next_run_continues_with_the_next_consumer() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -113,7 +113,7 @@ fn the_turn_goes_on_where_the_last_run_ended() {
 }
 
 #[test]
-fn a_consumer_without_credit_loses_its_turn_and_not_its_place() {
+fn a_full_consumer_is_skipped_and_keeps_its_position_in_the_rotation() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -172,7 +172,7 @@ fn groups_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn partitions_are_ordered_each_by_itself() {
+fn each_partition_is_ordered_independently() {
     check(expect![[r#"
         1s topic orders 3
             created
@@ -198,7 +198,7 @@ fn partitions_are_ordered_each_by_itself() {
 }
 
 #[test]
-fn a_partition_whose_messages_all_wait_does_not_hold_up_the_others() {
+fn a_partition_waiting_for_retries_does_not_block_the_others() {
     check(expect![[r#"
         1s topic orders 2 max_in_flight=1 max_open=1
             created
@@ -225,7 +225,7 @@ fn a_partition_whose_messages_all_wait_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_message_too_large_for_the_room_that_is_left_does_not_hold_up_another_partition() {
+fn a_message_larger_than_the_free_bytes_does_not_block_other_partitions() {
     check(expect![[r#"
         1s topic orders 2
             created

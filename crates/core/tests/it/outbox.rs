@@ -1,13 +1,14 @@
-//! What commits produce for other shards: on its way, arrived once, or returned.
+//! Messages that commits produce for other shards are in flight, stored once at the target, or
+//! returned.
 //!
-//! Of two shards `receipts` is on the first, `orders` on the second.
+//! Of two shards, `receipts` is on the first and `orders` on the second.
 
 use expect_test::expect;
 
 use crate::transcript::check_on;
 
 #[test]
-fn a_message_for_another_shard_is_on_its_way_with_the_commit() {
+fn a_commit_stores_messages_for_another_shard_in_the_outbox() {
     check_on(
         1,
         2,
@@ -55,7 +56,7 @@ fn a_message_for_another_shard_is_on_its_way_with_the_commit() {
 }
 
 #[test]
-fn what_was_on_its_way_is_sent_again_after_a_crash_and_when_no_answer_comes() {
+fn outbox_messages_are_resent_after_a_crash_and_without_a_reply() {
     check_on(
         1,
         2,
@@ -87,7 +88,7 @@ fn what_was_on_its_way_is_sent_again_after_a_crash_and_when_no_answer_comes() {
 }
 
 #[test]
-fn what_the_target_refuses_for_good_becomes_a_dead_letter_of_the_source() {
+fn a_message_rejected_by_the_target_is_dead_lettered_at_the_source() {
     check_on(
         1,
         2,
@@ -124,7 +125,7 @@ fn what_the_target_refuses_for_good_becomes_a_dead_letter_of_the_source() {
 }
 
 #[test]
-fn what_arrives_is_stored_once_however_often_it_is_sent() {
+fn a_message_sent_twice_is_stored_once() {
     check_on(
         0,
         2,
@@ -149,7 +150,7 @@ fn what_arrives_is_stored_once_however_often_it_is_sent() {
 }
 
 #[test]
-fn a_window_ends_at_what_is_refused() {
+fn a_window_ends_at_the_first_rejected_message() {
     check_on(
         0,
         2,
@@ -159,7 +160,7 @@ fn a_window_ends_at_what_is_refused() {
             0s produce receipts taken idem=k
                 stored 0:0
             1s arrive 1 from=0 messages="receipts r; receipts other idem=k; receipts s"
-                arrived through 1, then refused: this idempotency key belongs to another message
+                arrived through 1, then refused: this idempotency key was used for a different message; use a new key for new content
             1s arrive 1 from=0 messages="receipts r; receipts other idem=k; receipts s"
                 arrived through 1, then refused: it was refused before
             2s arrive 1 from=2 messages="receipts s; receipts taken idem=k; receipts t"
@@ -171,7 +172,7 @@ fn a_window_ends_at_what_is_refused() {
 }
 
 #[test]
-fn a_deadline_that_passed_on_the_way_is_seen_by_delivery() {
+fn a_deadline_that_passed_in_the_outbox_applies_at_delivery() {
     check_on(
         0,
         2,
@@ -188,7 +189,7 @@ fn a_deadline_that_passed_on_the_way_is_seen_by_delivery() {
 }
 
 #[test]
-fn what_was_refused_once_is_refused_whatever_has_changed_since() {
+fn a_rejected_message_stays_rejected_after_its_topic_is_created() {
     check_on(
         0,
         2,
@@ -208,7 +209,7 @@ fn what_was_refused_once_is_refused_whatever_has_changed_since() {
 }
 
 #[test]
-fn an_undeliverable_message_is_not_redriven_to_a_topic_it_was_never_for() {
+fn an_undeliverable_message_is_not_redriven_to_the_source_topic() {
     check_on(
         1,
         2,
@@ -233,13 +234,13 @@ fn an_undeliverable_message_is_not_redriven_to_a_topic_it_was_never_for() {
                 ok
                 dead letter 0:0 undeliverable after 0 of biller, "no such topic"
             3s redrive orders 0:0
-                refused: it was for another topic, which would not have it: produce it there again
+                refused: it was sent to another topic, which rejected it; produce it to that topic again
         "#]],
     );
 }
 
 #[test]
-fn what_can_be_seen_to_lead_nowhere_is_refused_with_its_commit() {
+fn a_commit_that_produces_an_undeliverable_message_is_rejected() {
     check_on(
         1,
         2,
@@ -252,7 +253,7 @@ fn what_can_be_seen_to_lead_nowhere_is_refused_with_its_commit() {
                 joined
                 a gets orders/biller 0:0.1 "a" spent 1 until 10s
             1s commit orders/biller 0:0.1 produce="dlq.receipts r"
-                refused: produce[0]: topic: dead letters are not produced
+                refused: produce[0]: topic: must not be a dead-letter topic
             1s commit orders/biller 0:0.1 produce="receipts r retry=0,1s,1s"
                 refused: produce[0]: envelope.retry_policy: max_attempts must be between 1 and 1000, or -1
             1s commit orders/biller 0:0.1 produce="receipts r to=missing"
@@ -262,7 +263,7 @@ fn what_can_be_seen_to_lead_nowhere_is_refused_with_its_commit() {
 }
 
 #[test]
-fn what_a_dead_letter_brought_forth_and_nobody_takes_lies_beside_it() {
+fn an_undeliverable_message_of_a_dead_letter_joins_the_same_dlq() {
     check_on(
         1,
         2,
@@ -296,9 +297,9 @@ fn what_a_dead_letter_brought_forth_and_nobody_takes_lies_beside_it() {
     );
 }
 
-/// No topic has accepted its key as new, so an outcome that is kept under the key applies to it.
+/// No topic has accepted its key as new, so an outcome stored under the key applies to it.
 #[test]
-fn an_undeliverable_message_is_no_new_effect_of_its_key() {
+fn an_undeliverable_message_does_not_start_a_new_effect_of_its_key() {
     check_on(
         1,
         2,

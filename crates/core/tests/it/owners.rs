@@ -1,11 +1,11 @@
-//! Names of consumers are stored while a consumer or an open message has them, and no longer.
+//! Owner names are stored only while a consumer or an open message uses them.
 
 use expect_test::expect;
 
 use crate::transcript::check;
 
 #[test]
-fn a_name_stays_while_a_consumer_has_it() {
+fn a_name_is_kept_while_a_consumer_uses_it() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -31,7 +31,7 @@ fn a_name_stays_while_a_consumer_has_it() {
 }
 
 #[test]
-fn a_name_stays_while_an_open_message_has_it() {
+fn a_name_is_kept_while_an_open_message_uses_it() {
     check(expect![[r#"
         1s topic orders 1 retry=9,1h,1h
             created
@@ -68,7 +68,7 @@ fn a_name_stays_while_an_open_message_has_it() {
 }
 
 #[test]
-fn a_name_goes_with_the_group_that_used_it() {
+fn a_name_is_deleted_with_the_last_group_that_used_it() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -89,7 +89,7 @@ fn a_name_goes_with_the_group_that_used_it() {
 }
 
 #[test]
-fn after_a_crash_names_that_only_consumers_had_are_forgotten() {
+fn after_a_crash_names_used_only_by_consumers_are_deleted() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -118,7 +118,7 @@ fn after_a_crash_names_that_only_consumers_had_are_forgotten() {
 }
 
 #[test]
-fn a_name_that_was_forgotten_can_come_again() {
+fn a_deleted_name_can_be_used_again() {
     check(expect![[r#"
         1s topic orders 1
             created

@@ -1,5 +1,5 @@
-//! Golden bytes of the rows that only the shard knows how to write: a taken key and the end of a
-//! delivery. A change here is a change of the format on disk.
+//! Golden bytes of rows that only the shard encodes: a stored idempotency key and a tombstone. A
+//! change here changes the format on disk.
 
 use driftq_core::command::NackKind;
 use driftq_core::row::{Columns, Key, RecordKind, Row};
@@ -8,13 +8,13 @@ use expect_test::{Expect, expect};
 
 use crate::held::{Held, ack, join, keyed, nack, produce, topic};
 
-/// Bytes as hex, 32 a line.
+/// Formats bytes as hex, 32 per line.
 fn hex(body: &[u8]) -> String {
     let digits = |chunk: &[u8]| chunk.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     body.chunks(32).map(|chunk| digits(chunk) + "\n").collect()
 }
 
-/// The one record of a kind that is stored.
+/// The only stored record of a kind.
 fn record(held: &Held, kind: RecordKind) -> Row {
     let mut rows = held.engine.records(held.ownership.shard);
     rows.retain(|row| matches!(row.key, Key::Record { kind: of, .. } if of == kind));
@@ -29,7 +29,7 @@ fn check(row: &Row, golden: &Expect) {
     golden.assert_eq(&(columns + &hex(&row.body)));
 }
 
-/// No byte of the record that the next read brings may be another.
+/// Changes each byte of the record in turn. The next read must report every change.
 fn check_damage(held: &Held, ask: &Command, length: usize) {
     for at in 0..length {
         let engine = held.engine.snapshot();
@@ -43,7 +43,7 @@ fn check_damage(held: &Held, ask: &Command, length: usize) {
             row.body = body.into();
         });
         held.turn();
-        assert!(!held.damaged.is_empty(), "byte {at} may be another");
+        assert!(!held.damaged.is_empty(), "a change of byte {at} was not detected");
     }
 }
 
@@ -55,7 +55,7 @@ fn begun() -> Held {
 }
 
 #[test]
-fn a_taken_key_has_these_bytes() {
+fn golden_bytes_of_an_idempotency_key() {
     let mut held = begun();
     held.ask(keyed("pay 12", "order-77")).expect("stored");
     let row = record(&held, RecordKind::Dedupe);
@@ -75,12 +75,12 @@ fn a_taken_key_has_these_bytes() {
 }
 
 #[test]
-fn the_end_of_a_delivery_has_these_bytes() {
+fn golden_bytes_of_a_tombstone() {
     let mut held = begun();
     held.ask(produce("hello")).expect("stored");
     held.ask(join(1, "biller", 9, 30_000)).expect("joined");
     let (_, delivery) = held.deliveries.remove(0);
-    held.ask(nack(&delivery.token, NackKind::Final)).expect("buried");
+    held.ask(nack(&delivery.token, NackKind::Final)).expect("dead-lettered");
     let row = record(&held, RecordKind::Tombstone);
     check(
         &row,
@@ -95,7 +95,7 @@ fn the_end_of_a_delivery_has_these_bytes() {
 }
 
 #[test]
-fn the_ack_of_a_later_attempt_has_these_bytes() {
+fn golden_bytes_of_an_ack_by_a_later_attempt() {
     let mut held = begun();
     held.ask(produce("hello")).expect("stored");
     held.ask(join(1, "biller", 9, 30_000)).expect("joined");

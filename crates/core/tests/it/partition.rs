@@ -1,5 +1,5 @@
-//! A message goes to exactly one partition: the one it names, else that of its key, else by the topic's
-//! rule for messages without a key.
+//! A message is stored in exactly one partition: the one it names, else the one of its key, else by
+//! the topic's rule for unkeyed messages.
 
 use expect_test::expect;
 
@@ -25,7 +25,7 @@ fn a_key_decides_the_partition_as_v1_did() {
 }
 
 #[test]
-fn a_partition_that_is_named_wins_over_the_key() {
+fn an_explicit_partition_overrides_the_key() {
     check(expect![[r#"
         1s topic orders 3
             created
@@ -37,25 +37,25 @@ fn a_partition_that_is_named_wins_over_the_key() {
 }
 
 #[test]
-fn a_partition_that_does_not_exist_is_refused() {
+fn an_unknown_partition_is_rejected() {
     check(expect![[r#"
         1s topic orders 3
             created
         1s topic other 5
             created
         1s produce orders a p=3
-            refused: envelope.partition_override: there are 3 partitions
+            refused: envelope.partition_override: must be below 3, the number of partitions
         1s produce orders a p=4 to=other
             stored 4:0 in other
         1s produce other a p=4 to=orders
-            refused: envelope.partition_override: there are 3 partitions
+            refused: envelope.partition_override: must be below 3, the number of partitions
         2s view orders
             orders 0..0 (0 bytes), 0..0 (0 bytes), 0..0 (0 bytes), dead 0, groups []
     "#]]);
 }
 
 #[test]
-fn messages_without_a_key_go_to_partition_0() {
+fn unkeyed_messages_are_stored_in_partition_0() {
     check(expect![[r#"
         1s topic orders 3
             created
@@ -68,7 +68,7 @@ fn messages_without_a_key_go_to_partition_0() {
 }
 
 #[test]
-fn messages_without_a_key_go_around_where_the_topic_says_so() {
+fn unkeyed_messages_are_spread_over_partitions_if_configured() {
     check(expect![[r#"
         1s topic orders 3 spread
             created
@@ -87,14 +87,14 @@ fn messages_without_a_key_go_around_where_the_topic_says_so() {
 }
 
 #[test]
-fn a_refused_message_does_not_use_up_a_turn() {
+fn a_rejected_message_does_not_advance_the_rotation() {
     check(expect![[r#"
         1s topic orders 3 spread max_bytes=5
             created
         1s produce orders a
             stored 0:0
         1s produce orders toolong
-            refused: value has 7 bytes, at most 5 fit
+            refused: value must be at most 5 bytes (got 7)
         1s produce orders b
             stored 1:0
     "#]]);

@@ -1,11 +1,11 @@
-//! Settings change for what is decided from then on.
+//! Changed settings apply to later decisions.
 
 use expect_test::expect;
 
 use crate::transcript::check;
 
 #[test]
-fn a_patch_merges_and_a_reset_brings_the_default_back() {
+fn a_patch_merges_and_a_reset_restores_the_default() {
     check(expect![[r#"
         1s topic orders 1 lease=5s max_open=2000
             created
@@ -24,7 +24,7 @@ fn a_patch_merges_and_a_reset_brings_the_default_back() {
 }
 
 #[test]
-fn a_patch_is_checked_as_a_whole() {
+fn a_patch_is_validated_as_a_unit() {
     check(expect![[r#"
         1s topic orders 1 max_in_flight=5 max_open=10
             created
@@ -46,7 +46,7 @@ fn a_patch_is_checked_as_a_whole() {
 }
 
 #[test]
-fn a_dead_letter_topic_is_not_patched() {
+fn patching_a_dead_letter_topic_is_rejected() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -60,12 +60,12 @@ fn a_dead_letter_topic_is_not_patched() {
             dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s patch dlq.orders lease=1s
-            refused: a dead-letter topic goes with its source
+            refused: a dead-letter topic cannot be changed or deleted by itself
     "#]]);
 }
 
 #[test]
-fn running_leases_keep_their_end_and_the_next_are_as_patched() {
+fn a_patched_lease_ms_applies_to_new_leases_only() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -101,7 +101,7 @@ fn running_leases_keep_their_end_and_the_next_are_as_patched() {
 }
 
 #[test]
-fn more_room_is_used_at_once_and_less_room_takes_nothing_back() {
+fn a_raised_limit_applies_at_once_and_a_lowered_one_revokes_nothing() {
     check(expect![[r#"
         1s topic orders 1 max_in_flight=1
             created
@@ -135,7 +135,7 @@ fn more_room_is_used_at_once_and_less_room_takes_nothing_back() {
 }
 
 #[test]
-fn a_shorter_retention_is_looked_at_at_once() {
+fn a_shorter_retention_applies_at_once() {
     check(expect![[r#"
         1s topic orders 1 retention=365d
             created
@@ -155,10 +155,10 @@ fn a_shorter_retention_is_looked_at_at_once() {
     "#]]);
 }
 
-/// A tombstone lives as long as was the rule when it was written. Where the rule becomes longer, finding
-/// none is no proof of an ack.
+/// A tombstone is kept for the time that was configured when it was written. After that time is
+/// increased, a missing tombstone is no proof of an ack.
 #[test]
-fn a_longer_memory_does_not_make_a_forgotten_death_an_ack() {
+fn a_longer_dedupe_ttl_does_not_turn_a_forgotten_death_into_an_ack() {
     check(expect![[r#"
         0s topic orders 1 dedupe=1m
             created
@@ -203,7 +203,7 @@ fn a_longer_memory_does_not_make_a_forgotten_death_an_ack() {
 }
 
 #[test]
-fn a_second_patch_does_not_make_the_first_forget_what_it_forgot() {
+fn a_second_patch_keeps_track_of_what_the_first_forgot() {
     check(expect![[r#"
         0s topic orders 1 dedupe=1m
             created

@@ -1,11 +1,12 @@
-//! A paused group is given nothing; what it holds may still be settled, and waiting uses up no attempt.
+//! A paused group receives no messages. Its leased messages can still be settled, and a pause uses
+//! up no attempts.
 
 use expect_test::expect;
 
 use crate::transcript::check;
 
 #[test]
-fn a_paused_group_is_given_nothing_until_it_is_resumed() {
+fn a_paused_group_receives_nothing_until_it_is_resumed() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -26,7 +27,7 @@ fn a_paused_group_is_given_nothing_until_it_is_resumed() {
 }
 
 #[test]
-fn a_pause_holds_one_group_and_no_other() {
+fn a_pause_affects_one_group_only() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -43,7 +44,7 @@ fn a_pause_holds_one_group_and_no_other() {
 }
 
 #[test]
-fn what_is_leased_may_still_be_settled() {
+fn leased_messages_of_a_paused_group_can_be_settled() {
     check(expect![[r#"
         1s topic orders 1 lease=10s
             created
@@ -127,7 +128,7 @@ fn a_pause_survives_a_crash() {
 }
 
 #[test]
-fn a_pause_ends_by_itself_at_its_time() {
+fn a_pause_ends_at_its_end_time() {
     check(expect![[r#"
         1s topic orders 2
             created
@@ -146,7 +147,7 @@ fn a_pause_ends_by_itself_at_its_time() {
 }
 
 #[test]
-fn a_pause_with_an_end_survives_a_crash() {
+fn a_pause_with_an_end_time_survives_a_crash() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -167,7 +168,7 @@ fn a_pause_with_an_end_survives_a_crash() {
 }
 
 #[test]
-fn pausing_twice_replaces_the_end_and_keeps_the_beginning() {
+fn pausing_twice_replaces_the_end_and_keeps_the_start() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -190,7 +191,7 @@ fn pausing_twice_replaces_the_end_and_keeps_the_beginning() {
 }
 
 #[test]
-fn a_pause_after_one_that_ended_begins_anew() {
+fn a_pause_after_an_ended_one_has_a_new_start() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -206,7 +207,7 @@ fn a_pause_after_one_that_ended_begins_anew() {
 }
 
 #[test]
-fn resuming_what_is_not_paused_changes_nothing() {
+fn resuming_a_group_that_is_not_paused_changes_nothing() {
     check(expect![[r#"
         1s topic orders 1
             created

@@ -1,4 +1,4 @@
-//! A peek shows messages as they are, in slices, and changes nothing.
+//! A peek returns messages in slices and changes nothing.
 
 use driftq_core::command::{Peek, PeekFilter, Peeked, TopicName};
 use driftq_core::limits::{PEEK_BYTES, PEEK_ERRORS_MAX};
@@ -9,7 +9,7 @@ use crate::held::{Held, produce, topic};
 use crate::transcript::{World, check};
 
 #[test]
-fn messages_are_shown_in_order_from_memory_and_from_rows() {
+fn messages_are_returned_in_order_from_memory_and_from_rows() {
     check(expect![[r#"
         1s topic orders 2
             created
@@ -37,7 +37,7 @@ fn messages_are_shown_in_order_from_memory_and_from_rows() {
 }
 
 #[test]
-fn with_a_group_it_says_what_each_message_is_to_it() {
+fn a_peek_with_a_group_returns_the_state_of_each_message() {
     check(expect![[r#"
         1s topic orders 1 max_in_flight=4
             created
@@ -93,7 +93,7 @@ fn with_a_group_it_says_what_each_message_is_to_it() {
 }
 
 #[test]
-fn filters_are_all_of_what_is_given() {
+fn filters_are_combined_with_and() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -128,14 +128,14 @@ fn filters_are_all_of_what_is_given() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_refused() {
+fn an_invalid_peek_is_rejected() {
     check(expect![[r#"
         1s topic orders 1
             created
         1s peek orders 1
-            refused: partition: there is no such partition
+            refused: partition: does not exist in this topic
         1s peek orders 0 state=ready
-            refused: state: needs a group
+            refused: state: requires a group
         1s peek orders 0 group=biller
             refused: no such group
         1s peek nothing 0
@@ -144,7 +144,7 @@ fn what_cannot_be_looked_at_is_refused() {
 }
 
 #[test]
-fn trimmed_messages_are_passed_over_and_open_ones_below_are_shown() {
+fn trimmed_messages_are_skipped_and_open_ones_below_are_returned() {
     check(expect![[r#"
         1s topic orders 1 retention=1s
             created
@@ -189,7 +189,7 @@ fn trimmed_messages_are_passed_over_and_open_ones_below_are_shown() {
 }
 
 #[test]
-fn what_is_decided_and_not_durable_is_seen() {
+fn a_peek_includes_messages_that_are_not_durable_yet() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -208,7 +208,7 @@ fn what_is_decided_and_not_durable_is_seen() {
 }
 
 #[test]
-fn a_message_for_one_group_is_settled_for_the_others() {
+fn a_message_redriven_for_one_group_is_settled_for_the_others() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -252,15 +252,15 @@ fn peek(from: u64, limit: u32, group: Option<&str>) -> Command {
 
 fn peeked(held: &mut Held, from: u64, limit: u32) -> Peeked {
     let Ok(Reply::Peeked(peeked)) = held.ask(peek(from, limit, None)) else {
-        panic!("a peek is answered by what it saw")
+        panic!("a peek returns messages")
     };
     *peeked
 }
 
-/// However large the partition, one look reads a bounded run of it, and the looks together show all of it
+/// Each peek reads a bounded part of the partition, and consecutive peeks return every message
 /// once.
 #[test]
-fn a_partition_larger_than_one_read_is_shown_slice_by_slice() {
+fn a_partition_larger_than_one_read_is_returned_in_slices() {
     let mut held = Held::new();
     held.ask(topic(1, SettingsPatch::default())).expect("a topic");
     let value = "x".repeat(PEEK_BYTES / 10);
@@ -281,9 +281,10 @@ fn a_partition_larger_than_one_read_is_shown_slice_by_slice() {
     assert!(slices >= 4, "{slices} slices");
 }
 
-/// Between what a read brought and what is not durable yet may lie more than the read could bring.
+/// More messages than one read returns may lie between the last one read and the first that is not
+/// durable yet.
 #[test]
-fn a_slice_does_not_jump_over_what_its_read_could_not_bring() {
+fn a_slice_does_not_skip_messages_beyond_its_read() {
     let mut held = Held::new();
     held.ask(topic(1, SettingsPatch::default())).expect("a topic");
     let value = "x".repeat(PEEK_BYTES / 2);
@@ -304,7 +305,7 @@ fn a_slice_does_not_jump_over_what_its_read_could_not_bring() {
 }
 
 #[test]
-fn a_slice_ends_where_it_would_read_too_many_last_errors() {
+fn a_slice_ends_at_the_limit_of_last_errors_read() {
     let mut world = World::new(Default::default());
     world.play("1s topic orders 1");
     world.play("1s join a orders/biller credit=1000");
@@ -322,7 +323,7 @@ fn a_slice_ends_where_it_would_read_too_many_last_errors() {
 }
 
 #[test]
-fn a_slice_ends_where_enough_was_looked_at() {
+fn a_slice_ends_at_the_limit_of_scanned_messages() {
     check(expect![[r#"
         1s topic orders 1
             created

@@ -1,6 +1,8 @@
-//! Any order of settles, any crash, any number of groups and partitions: nothing acknowledged is lost,
-//! nothing settled is delivered again, no attempt is given out twice, and no older attempt settles what a
-//! newer one holds.
+//! For any order of settles, any crash, and any number of groups and partitions:
+//! - no acknowledged message is lost
+//! - no settled message is delivered again
+//! - no attempt number is granted twice
+//! - no older attempt settles a message leased to a newer one
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,28 +13,28 @@ use proptest::prelude::*;
 
 use crate::held::{Held, ack, group_name, join, nack, produce_with, topic};
 
-/// What happens next.
+/// The next step.
 #[derive(Debug, Clone)]
 enum Step {
     Produce {
         partition: u32,
         key: Option<u8>,
     },
-    /// Settles one of the deliveries ever shown, the newest first.
+    /// Settles one of the deliveries released so far, newest first.
     Settle {
         pick: usize,
         how: How,
     },
-    /// The oldest commit is stored; the pipeline is told or not.
+    /// Stores the oldest commit without (`Store`) or with (`Commit`) notifying the pipeline.
     Store,
     Commit,
-    /// The oldest read looks at the rows; it is answered or not.
+    /// Reads the rows of the oldest read without (`Look`) or with (`Read`) completing it.
     Look,
     Read,
     Time {
         ms: u64,
     },
-    /// So many more commits are stored; then everything in memory is lost.
+    /// Stores this many more commits, then loses everything in memory.
     Crash {
         stored: usize,
     },
@@ -48,21 +50,21 @@ enum How {
 /// One message in one group.
 type Place = (usize, u32, u64);
 
-/// What callers may hold the shard to.
+/// The guarantees as callers see them.
 #[derive(Default)]
 struct Model {
     groups: usize,
     partitions: u32,
-    /// Values asked to be stored, by ticket.
+    /// Values sent to be stored, by ticket.
     asked: BTreeMap<Ticket, (u32, String)>,
-    /// Values that were said to be stored.
+    /// Values acknowledged as stored.
     stored: BTreeMap<(u32, u64), String>,
-    /// Deliveries ever shown, in order.
+    /// All released deliveries, in order.
     shown: Vec<(Place, LeaseToken)>,
     newest: BTreeMap<Place, u32>,
-    /// Acks sent and not answered: the place, and whether a newer attempt had been shown by then.
+    /// Acks without a reply: the message, and whether a newer attempt had been released before.
     acking: BTreeMap<Ticket, (Place, bool)>,
-    /// Acks that a crash left without an answer.
+    /// Acks that a crash left without a reply.
     unknown: BTreeSet<Place>,
     settled: BTreeSet<Place>,
     values: u64,
@@ -75,7 +77,7 @@ impl Model {
                 self.values += 1;
                 let partition = partition % self.partitions;
                 let value = match key {
-                    // The same key has the same content, so that its repeat is a repeat.
+                    // One key always has the same content, so a repeat is a valid repeat.
                     Some(key) => format!("keyed {key}"),
                     None => format!("value {}", self.values),
                 };
@@ -134,14 +136,14 @@ impl Model {
         self.come_back(held);
     }
 
-    /// Every group has a consumer again.
+    /// Joins a consumer to every group again.
     fn come_back(&self, held: &mut Held) {
         for group in 0..self.groups {
             held.arrive(join(group as u64, &format!("g{group}"), 5, 10_000));
         }
     }
 
-    /// Takes note of what was released.
+    /// Records the released replies and deliveries.
     fn see(&mut self, held: &mut Held) {
         assert_eq!(held.damaged, []);
         for (ticket, answered) in std::mem::take(&mut held.answers) {
@@ -152,7 +154,7 @@ impl Model {
                 let before = self.stored.insert(place, value.clone());
                 assert!(
                     before.is_none_or(|before| before == value),
-                    "{place:?} was given out twice"
+                    "{place:?} was assigned twice"
                 );
             } else if let Some((place, is_old)) = self.acking.remove(&ticket)
                 && answered.is_ok()
@@ -169,16 +171,16 @@ impl Model {
     fn deliver(&mut self, group: usize, delivery: Delivery) {
         let (partition, offset) = (delivery.hold.lane.partition(), delivery.hold.offset);
         let place = (group, partition, offset);
-        assert!(!self.settled.contains(&place), "{place:?} was settled and comes again");
+        assert!(!self.settled.contains(&place), "{place:?} was settled and is redelivered");
         let before = self.newest.insert(place, delivery.hold.attempt);
-        assert!(before < Some(delivery.hold.attempt), "{place:?}: an attempt was given out twice");
+        assert!(before < Some(delivery.hold.attempt), "{place:?}: an attempt was granted twice");
         let value = String::from_utf8_lossy(&delivery.message.value).into_owned();
         let stored = self.stored.entry((partition, offset)).or_insert_with(|| value.clone());
         assert_eq!(*stored, value, "{place:?} has another value");
         self.shown.push((place, delivery.token));
     }
 
-    /// Lets everything come to its end, and looks for what is missing.
+    /// Completes everything and checks that no message is missing.
     fn drain(&mut self, held: &mut Held) {
         for _ in 0..100 {
             held.settle();
@@ -234,7 +236,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_lost_and_nothing_settled_comes_again(
+    fn no_message_is_lost_and_no_settled_message_is_redelivered(
         groups in 1..=4_usize,
         partitions in 1..=3_u32,
         keeps_settled: bool,

@@ -1,4 +1,4 @@
-//! Damaged rows stop their lane or cursor, and nothing else. Nothing is skipped before a repair.
+//! A damaged row stops its lane or cursor and nothing else. Nothing is skipped before a repair.
 
 use expect_test::expect;
 
@@ -27,7 +27,7 @@ fn a_damaged_page_stops_its_lane_until_it_is_repaired() {
         106s view orders/biller
             next 0 of 3, committed -1, backlog 3, leased 0, waiting 0, quarantined; next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, nothing_new
         106s explain orders/biller
-            nothing is delivered: stored rows are damaged; run `driftq shard repair`; 3 not delivered yet, 1 with consumers
+            nothing is delivered: stored rows are damaged; run `driftq shard repair`; 3 not delivered yet, 1 leased to consumers
         107s peek orders 0
             refused: stored data is damaged (row Page { topic: TopicId(1), lane: Lane(0), last: 1 } is damaged: its checksum is wrong); nothing was changed
             damage: row Page { topic: TopicId(1), lane: Lane(0), last: 1 } is damaged: its checksum is wrong
@@ -97,7 +97,7 @@ fn a_missing_page_stops_its_lane_until_it_is_repaired() {
 }
 
 #[test]
-fn an_open_delivery_of_a_lost_message_ends_with_its_repair() {
+fn a_repair_ends_the_open_delivery_of_a_lost_message() {
     check(expect![[r#"
         100s topic orders 1 retry=1,1s,1s
             created
@@ -250,7 +250,7 @@ fn a_lane_in_quarantine_is_not_trimmed() {
 }
 
 #[test]
-fn a_missing_owner_costs_its_name_and_nothing_else() {
+fn a_missing_owner_row_loses_only_the_name() {
     check(expect![[r#"
         100s topic orders 1
             created
@@ -277,7 +277,7 @@ fn a_missing_owner_costs_its_name_and_nothing_else() {
 }
 
 #[test]
-fn a_commit_is_answered_again_where_its_message_is_damaged() {
+fn a_repeated_commit_is_answered_although_its_message_is_damaged() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -294,6 +294,6 @@ fn a_commit_is_answered_again_where_its_message_is_damaged() {
         3s commit orders/biller 0:0.1 produce="orders b"
             committed before, orders 0:1
         3s commit orders/biller 0:0.1 produce="orders c"
-            refused: this delivery was committed with other content
+            refused: this delivery is already committed with different content
     "#]]);
 }

@@ -1,5 +1,6 @@
-//! A shard is what its rows say: read back without a page, in any order of rows, however many batches,
-//! blocks and generations there were, and stopped by the first row that is not what was written.
+//! A shard is recovered from its rows alone: without reading a page, in any order of rows, and for
+//! any number of batches, blocks and generations. The first row that differs from the one written
+//! stops the recovery.
 
 use driftq_core::row::{Key, Read, Row, Table, Write};
 use driftq_core::{
@@ -12,7 +13,7 @@ use driftq_storage::{Engine, Memory, Ownership};
 use crate::held::{Held, ack, join, produce, topic};
 use crate::transcript::World;
 
-/// Rows of a shard as an engine loads them.
+/// The rows of a shard as an engine loads them.
 fn loaded(engine: &Memory) -> (Ownership, Vec<Row>) {
     let (ownership, _) = wait(engine.claim(ShardConfig::default().shard)).expect("a claim");
     let mut rows = Vec::new();
@@ -20,7 +21,7 @@ fn loaded(engine: &Memory) -> (Ownership, Vec<Row>) {
     (ownership, rows)
 }
 
-/// Recovers from these rows, and says what was read beside them.
+/// Recovers from these rows. Also returns the reads it needed in addition.
 fn recover(
     engine: &Memory,
     ownership: Ownership,
@@ -44,7 +45,7 @@ fn begin(recovered: Recovered, ownership: Ownership, now: Timestamp) -> Pipeline
     Pipeline::new(recovered, ownership.epoch, now, PipelineConfig::default())
 }
 
-/// A shard with a bit of everything.
+/// A shard with many kinds of rows.
 fn lived() -> World {
     let mut world = World::new(ShardConfig::default());
     for line in [
@@ -77,7 +78,7 @@ fn a_recovery_reads_small_rows_and_blocks_and_no_page() {
     };
     assert!(rows.iter().all(is_small));
     let (_, reads) = recover(&world.engine, ownership, rows).expect("nothing is damaged");
-    let (last, blocks) = reads.split_last().expect("there is something to read");
+    let (last, blocks) = reads.split_last().expect("something to read");
     assert!(!blocks.is_empty());
     for read in blocks {
         let Read::Range { from, to, .. } = read else { panic!("{read:?}") };
@@ -87,7 +88,7 @@ fn a_recovery_reads_small_rows_and_blocks_and_no_page() {
 }
 
 #[test]
-fn a_page_among_the_loaded_rows_is_refused() {
+fn a_page_among_the_loaded_rows_is_rejected() {
     let world = lived();
     let (ownership, mut rows) = loaded(&world.engine);
     let key = Key::Page {
@@ -121,7 +122,7 @@ fn the_order_of_the_loaded_rows_does_not_matter() {
 }
 
 #[test]
-fn a_missing_or_damaged_head_is_noticed() {
+fn a_missing_or_damaged_head_is_detected() {
     let world = lived();
     let (ownership, rows) = loaded(&world.engine);
     let heads: Vec<usize> =
@@ -143,7 +144,7 @@ fn a_missing_or_damaged_head_is_noticed() {
 }
 
 #[test]
-fn every_packed_row_is_refused_when_a_byte_of_it_is_wrong() {
+fn a_packed_row_with_one_wrong_byte_is_rejected() {
     let world = lived();
     let (ownership, rows) = loaded(&world.engine);
     let packed = |row: &Row| {
@@ -173,7 +174,7 @@ fn after_3000_batches_no_more_than_1100_heads_are_kept() {
     }
     let heads = world.rows("head");
     assert!(heads <= 1_100, "{heads} heads");
-    assert!(world.rows("lane") >= 4 && world.rows("cursor") >= 1, "the rest is in rows");
+    assert!(world.rows("lane") >= 4 && world.rows("cursor") >= 1, "the rest is checkpointed");
     world.check();
     world.play("3s crash");
     world.check();
@@ -181,7 +182,7 @@ fn after_3000_batches_no_more_than_1100_heads_are_kept() {
 }
 
 #[test]
-fn heads_stay_few_when_more_items_change_than_one_commit_puts() {
+fn heads_stay_few_if_more_items_change_than_a_commit_checkpoints() {
     let mut held = Held::new();
     held.ask(topic(700, SettingsPatch::default())).expect("a topic");
     let everywhere = |held: &mut Held| {
@@ -194,7 +195,7 @@ fn heads_stay_few_when_more_items_change_than_one_commit_puts() {
         }
         held.settle();
     };
-    // All lanes are dirty since one batch, and again before they can be put.
+    // All lanes have changed since one batch, and change again before they are checkpointed.
     everywhere(&mut held);
     for batch in 0..2_500 {
         held.ask(crate::held::view()).expect("a look");
@@ -210,7 +211,7 @@ fn heads_stay_few_when_more_items_change_than_one_commit_puts() {
 }
 
 #[test]
-fn open_messages_over_several_blocks_come_back() {
+fn open_messages_in_several_blocks_are_recovered() {
     let mut world = World::new(ShardConfig::default());
     world.play("1s topic orders 2");
     let produces: Vec<String> =
@@ -231,7 +232,7 @@ fn open_messages_over_several_blocks_come_back() {
 }
 
 #[test]
-fn more_blocks_than_one_read_brings_come_back() {
+fn more_blocks_than_one_read_returns_are_recovered() {
     let mut held = Held::new();
     let patch = SettingsPatch {
         max_in_flight: Some(100_000),
@@ -254,15 +255,15 @@ fn more_blocks_than_one_read_brings_come_back() {
     let last = held.deliveries.last().expect("delivered").1.clone();
     let (ownership, rows) = loaded(&held.engine);
     let (recovered, reads) = recover(&held.engine, ownership, rows).expect("nothing is damaged");
-    assert_eq!(reads.len(), 2 + 1, "256 blocks a read; and how far audit chains go");
+    assert_eq!(reads.len(), 2 + 1, "256 blocks per read, and one read of the audit chains");
     let pipeline = begin(recovered, ownership, held.now);
     assert_eq!(pipeline.shard().image(), before);
     held.crash();
-    held.ask(ack(&last.token)).expect("the last is as open as the first");
+    held.ask(ack(&last.token)).expect("the last block is open like the first");
 }
 
 #[test]
-fn a_recovery_begins_with_the_lowest_open_block() {
+fn a_recovery_starts_at_the_lowest_open_block() {
     let mut world = World::new(ShardConfig::default());
     world.play("1s topic orders 1");
     world.play(&format!("1s {}", vec!["produce orders m"; 600].join(" + ")));
@@ -278,7 +279,7 @@ fn a_recovery_begins_with_the_lowest_open_block() {
 }
 
 #[test]
-fn rows_of_an_older_generation_are_dead_before_they_are_gone() {
+fn rows_of_an_older_generation_are_ignored_before_they_are_deleted() {
     for commits in 1..6 {
         let mut world = World::new(ShardConfig::default());
         world.play("1s topic orders 8");
@@ -303,7 +304,7 @@ fn time_does_not_go_below_the_last_stored_batch() {
     let (ownership, rows) = loaded(&held.engine);
     let (recovered, _) = recover(&held.engine, ownership, rows).expect("nothing is damaged");
     assert_eq!(recovered.now, Timestamp(100_000));
-    // The authority is behind.
+    // The authority clock is behind.
     let mut pipeline = begin(recovered, ownership, Timestamp(5_000));
     let mut outputs = Vec::new();
     pipeline.on(Timestamp(5_001), Input::Arrived(Ticket(1), produce("m")), &mut outputs);
@@ -328,8 +329,8 @@ fn a_message_keeps_its_id_through_a_restore_from_a_backup() {
 }
 
 #[test]
-fn a_crash_between_any_two_commits_of_a_busy_shard_is_recovered_from() {
-    // Every commit of a life, and the shard as it was when the commit was decided.
+fn a_busy_shard_recovers_from_a_crash_after_any_commit() {
+    // Every commit, with the state of the shard when the commit was decided.
     let mut held = Held::new();
     let mut commits: Vec<Vec<Write>> = Vec::new();
     let mut images = Vec::new();

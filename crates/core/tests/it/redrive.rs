@@ -1,12 +1,12 @@
-//! A dead letter can be brought back: to the end of its partition, to the group that failed and to no
-//! other, once, with attempts from 1 and under its first identity.
+//! A redrive appends a dead letter to its partition once, for the group that failed and no other,
+//! with attempts from 1 and under its first id.
 
 use expect_test::expect;
 
 use crate::transcript::{World, check};
 
 #[test]
-fn a_dead_letter_comes_back_to_the_end_of_its_partition_and_to_its_group_only() {
+fn a_redrive_appends_to_the_partition_and_delivers_to_one_group_only() {
     check(expect![[r#"
         1s topic orders 2 retry=2,1s,1s
             created
@@ -58,7 +58,7 @@ fn a_dead_letter_comes_back_to_the_end_of_its_partition_and_to_its_group_only() 
 }
 
 #[test]
-fn a_redrive_is_found_again_after_a_crash() {
+fn a_redrive_survives_a_crash() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -88,7 +88,7 @@ fn a_redrive_is_found_again_after_a_crash() {
 }
 
 #[test]
-fn a_deadline_goes_with_a_redrive_if_that_is_what_killed_it_and_stays_if_not() {
+fn a_redrive_removes_a_deadline_only_if_it_was_the_cause_of_death() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -118,7 +118,7 @@ fn a_deadline_goes_with_a_redrive_if_that_is_what_killed_it_and_stays_if_not() {
 }
 
 #[test]
-fn a_dead_letter_whose_group_is_gone_is_not_brought_back() {
+fn a_dead_letter_of_a_deleted_group_is_not_redriven() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -184,7 +184,7 @@ fn a_dead_letter_survives_the_deletion_of_its_group_and_not_of_its_topic() {
 }
 
 #[test]
-fn the_reason_of_a_redrive_is_kept_to_one_kibibyte() {
+fn the_reason_of_a_redrive_is_truncated_to_one_kibibyte() {
     use driftq_core::row::{Key, Read};
     use driftq_storage::Engine;
     use driftq_storage::conformance::wait;

@@ -1,12 +1,12 @@
-//! What failed comes back: after its backoff or the delay the worker named, with its last error, counted,
-//! and without starving what is new or being starved by it.
+//! A failed message is delivered again after its backoff or the delay the worker named. It carries
+//! its last error and counts the attempt. Retries and fresh messages do not starve each other.
 
 use expect_test::expect;
 
 use crate::transcript::{World, check};
 
 #[test]
-fn a_failure_waits_longer_each_time_up_to_the_longest_wait() {
+fn each_failure_doubles_the_backoff_up_to_max_backoff_ms() {
     check(expect![[r#"
         1s topic orders 1 retry=6,1s,4s
             created
@@ -95,7 +95,7 @@ fn a_worker_may_name_the_delay() {
 }
 
 #[test]
-fn the_last_error_is_the_reason_or_nack_or_ack_timeout() {
+fn the_last_error_is_the_reason_nack_or_ack_timeout() {
     check(expect![[r#"
         1s topic orders 1 lease=10s retry=9,1s,1s
             created
@@ -188,7 +188,7 @@ fn a_retry_is_read_from_its_page_a_second_before_it_is_due() {
 }
 
 #[test]
-fn four_fresh_messages_go_after_each_retry_while_both_wait() {
+fn four_fresh_messages_are_delivered_after_each_retry() {
     let mut world = World::new(Default::default());
     world.play("1s topic orders 1");
     world.play("1s join a orders/biller credit=3");
@@ -199,13 +199,14 @@ fn four_fresh_messages_go_after_each_retry_while_both_wait() {
     world.play(&format!("3s {}", fresh.join(" + ")));
     let shown = world.play("10s join b orders/biller credit=16");
     let values: Vec<&str> = shown.iter().filter_map(|line| line.split('"').nth(1)).collect();
-    // The retries were fresh once: three of the four before the first retry.
+    // The retries were fresh once. They are three of the four fresh messages before the first
+    // retry.
     let expected = "f3 r0 f4 f5 f6 f7 r1 f8 f9 f10 f11 r2 f12 f13 f14 f15";
     assert_eq!(values.join(" "), expected);
 }
 
 #[test]
-fn the_share_of_a_retry_holds_for_a_worker_that_takes_one_at_a_time() {
+fn retries_get_their_share_with_a_prefetch_of_one() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -248,11 +249,11 @@ fn the_share_of_a_retry_holds_for_a_worker_that_takes_one_at_a_time() {
 }
 
 #[test]
-fn due_retries_do_not_starve_fresh_messages_that_have_to_be_read() {
+fn due_retries_do_not_starve_fresh_messages_that_must_be_read() {
     let mut world = World::new(Default::default());
     world.play("1s topic orders 1");
     world.play("1s join a orders/biller bytes=9000000");
-    // As much as one read brings, so that what comes after has to be asked for.
+    // One read returns this much, so later messages need another read.
     let retries = ["produce orders 140000bytes"; 8].join(" + ");
     world.play(&format!("1s {retries}"));
     let nacks: Vec<String> =
@@ -261,12 +262,12 @@ fn due_retries_do_not_starve_fresh_messages_that_have_to_be_read() {
     let fresh = ["produce orders fresh"; 8].join(" + ");
     world.play(&format!("3s {fresh}"));
     world.play("4s crash");
-    // Brings the retries of the other group into memory, and no more.
+    // Loads only the retries of the other group into memory.
     world.play("5s join reader orders/reader bytes=980000");
     let mut shown = world.play("20s join b orders/biller credit=1");
     let mut places = Vec::new();
     for second in 21..27 {
-        let line = shown.iter().find(|line| line.contains("b gets")).expect("it has credit");
+        let line = shown.iter().find(|line| line.contains("b gets")).expect("it has free prefetch");
         places.push(line.split(' ').nth(3).expect("a place").to_owned());
         let place = places.last().expect("just pushed");
         shown = world.play(&format!("{second}s ack orders/biller {place}"));
@@ -276,7 +277,7 @@ fn due_retries_do_not_starve_fresh_messages_that_have_to_be_read() {
 }
 
 #[test]
-fn what_was_given_back_goes_before_fresh_messages() {
+fn a_message_given_back_is_delivered_before_fresh_messages() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -304,7 +305,7 @@ fn what_was_given_back_goes_before_fresh_messages() {
 }
 
 #[test]
-fn for_ever_is_for_ever() {
+fn max_attempts_minus_one_retries_forever() {
     let mut world = World::new(Default::default());
     world.play("1s topic orders 1");
     world.play("1s produce orders hello retry=-1,1s,1s");

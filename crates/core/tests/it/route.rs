@@ -1,6 +1,7 @@
-//! Messages routed to a topic on another shard: a pin here, the message there, once whatever the router says.
+//! Messages routed to a topic on another shard leave a pin on the source shard. The message is
+//! stored once at the target, whatever the router answers later.
 //!
-//! Of two shards `receipts` and `refunds` are on the first, `orders` on the second.
+//! Of two shards, `receipts` and `refunds` are on the first and `orders` is on the second.
 
 use expect_test::expect;
 
@@ -23,9 +24,9 @@ fn a_keyed_message_for_another_shard_is_pinned() {
             1s produce orders a idem=k to=receipts
                 goes on to receipts, for 1/1 until 604800s
             2s produce orders a idem=k route=orders
-                refused: this idempotency key belongs to another message
+                refused: this idempotency key was used for a different message; use a new key for new content
             2s produce orders b idem=k to=refunds
-                refused: this idempotency key belongs to another message
+                refused: this idempotency key was used for a different message; use a new key for new content
             2s crash
             3s produce orders a idem=k to=receipts seen=absent deadline=1s
                 goes on to receipts, for 1/1 until 604800s
@@ -35,9 +36,10 @@ fn a_keyed_message_for_another_shard_is_pinned() {
     );
 }
 
-/// The target may have rejected the first content for good. It knows whether the key is taken; the pin does not.
+/// The target may have rejected the first content for good. It knows whether the key is in use; the
+/// pin does not.
 #[test]
-fn other_content_of_a_pinned_key_goes_the_same_way_under_the_same_identity() {
+fn other_content_of_a_pinned_key_follows_the_same_route() {
     check_on(
         1,
         2,
@@ -49,9 +51,9 @@ fn other_content_of_a_pinned_key_goes_the_same_way_under_the_same_identity() {
             1s produce orders b idem=k to=receipts
                 goes on to receipts, for 1/1 until 604800s
             1s produce orders b idem=k to=refunds
-                refused: this idempotency key belongs to another message
+                refused: this idempotency key was used for a different message; use a new key for new content
             1s produce orders b idem=k
-                refused: this idempotency key belongs to another message
+                refused: this idempotency key was used for a different message; use a new key for new content
             2s produce orders a idem=l route=receipts/0
                 goes on to receipts, for 1/1 until 604802s
             2s produce orders b idem=l route=refunds
@@ -59,7 +61,7 @@ fn other_content_of_a_pinned_key_goes_the_same_way_under_the_same_identity() {
             2s produce orders b idem=l
                 goes on to receipts, for 1/1 until 604802s
             2s produce orders b idem=l to=refunds
-                refused: this idempotency key belongs to another message
+                refused: this idempotency key was used for a different message; use a new key for new content
             3s rows record
                 record 2
         "#]],
@@ -67,7 +69,7 @@ fn other_content_of_a_pinned_key_goes_the_same_way_under_the_same_identity() {
 }
 
 #[test]
-fn a_router_that_answers_differently_is_asked_in_vain() {
+fn a_pin_overrides_a_router_that_answers_differently() {
     check_on(
         1,
         2,
@@ -89,7 +91,7 @@ fn a_router_that_answers_differently_is_asked_in_vain() {
 }
 
 #[test]
-fn no_key_is_pinned_to_a_way_that_leads_nowhere() {
+fn a_rejected_route_pins_no_key() {
     check_on(
         1,
         2,
@@ -101,13 +103,13 @@ fn no_key_is_pinned_to_a_way_that_leads_nowhere() {
             1s produce orders a idem=k to=receipts seen=absent
                 refused: no such topic
             1s produce orders a idem=k to=receipts p=4 seen=4
-                refused: envelope.partition_override: there are 4 partitions
+                refused: envelope.partition_override: must be below 4, the number of partitions
             1s produce orders a idem=k to=dlq.receipts seen=1
-                refused: topic: dead letters are not produced
+                refused: topic: must not be a dead-letter topic
             1s produce orders a idem=k to=receipts deadline=1s
                 refused: the deadline has passed
             1s produce orders 2000000bytes idem=k to=receipts
-                refused: value has 2000000 bytes, at most 1048576 fit
+                refused: value must be at most 1048576 bytes (got 2000000)
             1s rows record
                 record 0
             1s produce orders b idem=k
@@ -117,7 +119,7 @@ fn no_key_is_pinned_to_a_way_that_leads_nowhere() {
 }
 
 #[test]
-fn a_pin_ends_with_its_key() {
+fn a_pin_expires_with_its_key() {
     check_on(
         1,
         2,
@@ -127,7 +129,7 @@ fn a_pin_ends_with_its_key() {
             0s produce orders a idem=k to=receipts
                 goes on to receipts, for 1/1 until 60s
             59s produce orders a idem=k to=orders
-                refused: this idempotency key belongs to another message
+                refused: this idempotency key was used for a different message; use a new key for new content
             59s produce orders a idem=k to=receipts
                 goes on to receipts, for 1/1 until 60s
             60s produce orders a idem=k to=orders
@@ -138,7 +140,7 @@ fn a_pin_ends_with_its_key() {
 }
 
 #[test]
-fn what_was_routed_here_is_stored_once() {
+fn a_routed_message_is_stored_once() {
     check_on(
         0,
         2,
@@ -150,7 +152,7 @@ fn what_was_routed_here_is_stored_once() {
             1s produce receipts a idem=k to=receipts routed=1/1/9s
                 stored 0:0 in receipts before
             1s produce receipts b idem=k to=receipts routed=1/1/9s
-                refused: this idempotency key belongs to another message
+                refused: this idempotency key was used for a different message; use a new key for new content
             1s produce receipts a idem=k to=receipts routed=1/2/9s
                 stored 0:1 in receipts
             1s produce receipts a idem=k to=receipts routed=2/1/9s
@@ -160,7 +162,7 @@ fn what_was_routed_here_is_stored_once() {
             2s produce receipts a routed=1/1/9s
                 stored 0:4 in receipts
             3s produce gone a idem=k routed=1/1/9s
-                refused: this idempotency key belongs to another message
+                refused: this idempotency key was used for a different message; use a new key for new content
             9s produce receipts a idem=k to=receipts routed=1/1/18s
                 stored 0:5 in receipts
         "#]],
@@ -168,7 +170,7 @@ fn what_was_routed_here_is_stored_once() {
 }
 
 #[test]
-fn a_pin_counts_where_it_leads_and_the_clock_there_does_not() {
+fn the_target_uses_the_expiry_of_the_pin_not_its_own_clock() {
     check_on(
         0,
         2,
@@ -214,7 +216,7 @@ fn messages_of_a_commit_are_pinned_and_queued_together() {
                 joined
                 a gets orders/biller 0:0.1 "a" spent 1 until 10s
             1s commit orders/biller 0:0.1 produce="orders r idem=k to=receipts; orders s idem=k to=receipts"
-                refused: produce[1]: this idempotency key belongs to another message
+                refused: produce[1]: this idempotency key was used for a different message; use a new key for new content
             1s commit orders/biller 0:0.1 produce="orders r idem=k to=receipts; orders r idem=k to=receipts; orders t to=refunds"
                 committed, orders queued, orders queued, orders queued
                 outbox 0: 0 receipts "r"
@@ -223,7 +225,7 @@ fn messages_of_a_commit_are_pinned_and_queued_together() {
                 orders/biller 0:0 acked
                 sends to 0: 3 from 0
             2s produce orders r idem=k route=orders
-                refused: this idempotency key belongs to another message
+                refused: this idempotency key was used for a different message; use a new key for new content
             2s produce orders r idem=k to=receipts
                 goes on to receipts, for 1/1 until 604801s
         "#]],
@@ -231,7 +233,7 @@ fn messages_of_a_commit_are_pinned_and_queued_together() {
 }
 
 #[test]
-fn what_arrives_may_have_to_go_on() {
+fn an_arriving_message_can_be_forwarded_to_another_shard() {
     check_on(
         1,
         2,

@@ -1,12 +1,12 @@
-//! A seek moves cursors of a group; each that moves begins another life, in which attempts start at 1 and
-//! tokens of before are stale.
+//! A seek moves cursors of a group. Each moved cursor starts a new generation in which attempts
+//! start at 1 and older tokens are stale.
 
 use expect_test::expect;
 
 use crate::transcript::check;
 
 #[test]
-fn a_group_goes_back_to_the_earliest_message_that_is_kept() {
+fn a_seek_to_earliest_moves_to_the_earliest_message_kept() {
     check(expect![[r#"
         1000s topic orders 1 retention=80s
             created
@@ -38,7 +38,7 @@ fn a_group_goes_back_to_the_earliest_message_that_is_kept() {
 }
 
 #[test]
-fn a_group_skips_to_the_end() {
+fn a_seek_to_latest_skips_the_backlog() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -62,7 +62,7 @@ fn a_group_skips_to_the_end() {
 }
 
 #[test]
-fn one_partition_moves_and_the_others_do_not_change() {
+fn a_seek_of_one_partition_leaves_the_others() {
     check(expect![[r#"
         1s topic orders 2
             created
@@ -144,7 +144,7 @@ fn open_messages_are_dropped_and_their_tokens_are_stale_by_generation() {
 }
 
 #[test]
-fn a_token_of_before_does_not_settle_the_first_attempt_after() {
+fn a_token_issued_before_a_seek_does_not_settle_the_next_attempt() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -182,7 +182,7 @@ fn a_token_of_before_does_not_settle_the_first_attempt_after() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_happen_and_changes_nothing() {
+fn a_dry_run_reports_the_seek_and_changes_nothing() {
     check(expect![[r#"
         1s topic orders 2
             created
@@ -243,7 +243,7 @@ fn a_group_with_consumers_must_be_paused_first() {
 }
 
 #[test]
-fn a_pause_that_has_ended_does_not_let_a_seek_through() {
+fn an_ended_pause_does_not_permit_a_seek() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -257,7 +257,7 @@ fn a_pause_that_has_ended_does_not_let_a_seek_through() {
 }
 
 #[test]
-fn an_offset_is_clamped_to_what_is_kept() {
+fn an_offset_is_clamped_to_the_messages_kept() {
     check(expect![[r#"
         1000s topic orders 1 retention=80s
             created
@@ -293,7 +293,7 @@ fn an_offset_is_clamped_to_what_is_kept() {
 }
 
 #[test]
-fn what_was_held_makes_room_for_its_consumer() {
+fn dropped_deliveries_free_the_prefetch_of_their_consumer() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -316,7 +316,7 @@ fn what_was_held_makes_room_for_its_consumer() {
 }
 
 #[test]
-fn a_seek_survives_a_crash_and_what_is_swept_is_gone() {
+fn a_seek_survives_a_crash_and_its_sweep_completes() {
     check(expect![[r#"
         1s topic orders 2
             created
@@ -353,7 +353,7 @@ fn a_seek_survives_a_crash_and_what_is_swept_is_gone() {
 }
 
 #[test]
-fn an_unknown_group_or_partition_is_refused() {
+fn an_unknown_group_or_partition_is_rejected() {
     check(expect![[r#"
         1s topic orders 2
             created
@@ -364,6 +364,6 @@ fn an_unknown_group_or_partition_is_refused() {
         1s group orders/biller
             created
         1s seek orders/biller 2:0
-            refused: partition: there is no such partition
+            refused: partition: does not exist in this topic
     "#]]);
 }

@@ -1,11 +1,11 @@
-//! A look at a group says why no fresh message is going out: the first reason that is true.
+//! A view of a group reports why no fresh message is delivered: the first reason that applies.
 
 use expect_test::expect;
 
 use crate::transcript::check;
 
 #[test]
-fn paused_comes_before_everything_else() {
+fn paused_is_reported_before_all_other_reasons() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -19,7 +19,7 @@ fn paused_comes_before_everything_else() {
 }
 
 #[test]
-fn nobody_there_is_no_consumers() {
+fn a_group_without_consumers_reports_no_consumers() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -37,7 +37,7 @@ fn nobody_there_is_no_consumers() {
 }
 
 #[test]
-fn everybody_holding_what_they_may_is_no_credit() {
+fn full_consumers_are_reported_as_consumers_full() {
     check(expect![[r#"
         1s topic orders 1 max_in_flight=1 max_open=1
             created
@@ -53,7 +53,7 @@ fn everybody_holding_what_they_may_is_no_credit() {
 }
 
 #[test]
-fn as_many_leased_as_may_be_is_in_flight_limit() {
+fn max_in_flight_leases_are_reported_as_in_flight_limit() {
     check(expect![[r#"
         1s topic orders 1 max_in_flight=1 max_open=1
             created
@@ -69,7 +69,7 @@ fn as_many_leased_as_may_be_is_in_flight_limit() {
 }
 
 #[test]
-fn as_many_open_as_may_be_is_max_open() {
+fn max_open_messages_are_reported_as_max_open() {
     check(expect![[r#"
         1s topic orders 1 max_in_flight=1 max_open=1
             created
@@ -88,7 +88,7 @@ fn as_many_open_as_may_be_is_max_open() {
 }
 
 #[test]
-fn everything_delivered_is_nothing_new() {
+fn an_empty_backlog_is_reported_as_nothing_new() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -108,7 +108,7 @@ fn everything_delivered_is_nothing_new() {
 }
 
 #[test]
-fn messages_being_read_is_loading() {
+fn messages_being_read_are_reported_as_loading() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -125,7 +125,7 @@ fn messages_being_read_is_loading() {
 }
 
 #[test]
-fn nothing_blocks_while_messages_flow() {
+fn no_reason_is_reported_while_messages_are_delivered() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -161,7 +161,7 @@ fn each_partition_has_its_own_reason() {
 }
 
 #[test]
-fn committed_is_below_the_lowest_open_message() {
+fn settled_through_is_below_the_lowest_open_message() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -193,7 +193,7 @@ fn committed_is_below_the_lowest_open_message() {
 }
 
 #[test]
-fn a_look_never_shows_what_came_after_it() {
+fn a_view_does_not_include_later_commands_of_its_batch() {
     check(expect![[r#"
         1s topic orders 1
             created

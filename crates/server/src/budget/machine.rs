@@ -1,15 +1,16 @@
-//! How much memory this process may use: that of the machine, or of its cgroup if that is less.
+//! The memory that this process may use: that of the machine, or the limit of its cgroup if that is
+//! lower.
 
 use std::path::Path;
 
 use super::BUDGET_BYTES_MIN;
 
-/// The budget of a server that is not told one: half of the memory, and at least [`BUDGET_BYTES_MIN`].
+/// The default budget: half of the memory, and at least [`BUDGET_BYTES_MIN`].
 pub fn default_bytes() -> u64 {
     (memory_bytes(Path::new("/")).unwrap_or(0) / 2).max(BUDGET_BYTES_MIN)
 }
 
-/// None: the system does not say.
+/// Returns `None` if the system does not report its memory.
 fn memory_bytes(root: &Path) -> Option<u64> {
     let meminfo = std::fs::read_to_string(root.join("proc/meminfo")).ok();
     let machine = meminfo.as_deref().and_then(machine_bytes);
@@ -22,7 +23,7 @@ fn machine_bytes(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1_024)
 }
 
-/// The lowest limit of the cgroup and those around it, in version 2 and in version 1.
+/// Returns the lowest limit of the cgroup and its ancestors, for cgroup versions 1 and 2.
 fn cgroup_bytes(root: &Path) -> Option<u64> {
     let cgroups = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let limits = cgroups.lines().flat_map(|line| {
@@ -35,14 +36,16 @@ fn cgroup_bytes(root: &Path) -> Option<u64> {
             ("sys/fs/cgroup", "memory.max")
         };
         let path = path.unwrap_or_default().trim_start_matches('/');
-        // In a container the path may be that of the host, which is not mounted: the limit is at the top then.
+        // In a container, the path may be the one on the host, which is not mounted. The limit is
+        // then at the root of the mount.
         let around = Path::new(path).ancestors();
         around.filter_map(|path| limit(&root.join(mount).join(path).join(file))).collect::<Vec<_>>()
     });
     limits.min()
 }
 
-/// Without a limit the file says `max`, or a number beyond any machine.
+/// Reads one limit. If there is none, version 2 writes `max`, and version 1 writes a number larger
+/// than any machine.
 fn limit(file: &Path) -> Option<u64> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
@@ -53,13 +56,13 @@ mod tests {
 
     use super::*;
 
-    /// A machine of 8 GiB with these files.
+    /// Creates a machine with 8 GiB of memory and these files.
     fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
         let meminfo = ("proc/meminfo", "MemTotal:        8388608 kB\nMemFree:  1 kB\n");
         for (path, text) in files.iter().copied().chain([meminfo]) {
             let path = root.path().join(path);
-            fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
+            fs::create_dir_all(path.parent().expect("the path has a parent")).expect("a directory");
             fs::write(path, text).expect("a file");
         }
         root

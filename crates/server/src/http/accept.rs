@@ -1,12 +1,14 @@
-//! Accepting connections: a client that is slow, silent or one of too many costs the others nothing.
+//! Accepts connections, so that slow, silent or surplus clients cost the other clients nothing.
 //!
-//! 1. The first bytes must show the version of HTTP within 10 s. Headers must be complete within 30 s, also on a
-//!    connection that is kept. HTTP/2 without a stream ends after 60 s.
-//! 2. A client that takes nothing of an answer for 30 s is dropped; what it was given and never saw goes
-//!    back. With HTTP/2 it has 60 s for each answer, see [`Answer`].
-//! 3. A client whose machine has vanished is noticed within 60 s, by TCP keepalive and user timeout.
-//! 4. Connections are bounded. [`Connections`] says which one is closed for a new one; if none can be, the new one
-//!    gets 429.
+//! 1. The first bytes must show the HTTP version within 10 s. Headers must be complete within 30 s,
+//!    also on a connection that is kept alive. An HTTP/2 connection without a stream is closed
+//!    after 60 s.
+//! 2. A client that reads nothing of an answer for 30 s is disconnected. Deliveries that it never
+//!    received are given back. Over HTTP/2 it has 60 s per answer, see [`Answer`].
+//! 3. A client whose machine has vanished is detected within 60 s, by TCP keepalive and user
+//!    timeout.
+//! 4. The number of connections is limited. [`Connections`] chooses which one is closed for a new
+//!    one. If none can be closed, the new one is answered with 429.
 
 use std::future::poll_fn;
 use std::io;
@@ -36,59 +38,65 @@ use tokio::time::{Instant, Sleep, timeout};
 use tower::ServiceExt as _;
 
 use super::access::is_open_path;
-use super::answer::{Answer, Unread};
+use super::answer::{AnswerBody, Unread};
 use super::api_error::RETRY_AFTER_MS;
 use super::connections::{Connection, Connections, Full, InFlight};
 use super::guard::new_request_id;
 
-/// How long the first bytes may take, up to those that show the version of HTTP.
+/// How long the first bytes may take, up to those that show the HTTP version.
 const FIRST_BYTES_TIME: Duration = Duration::from_secs(10);
-/// How long the headers of a request may take, and how long a kept connection of HTTP/1.1 may say nothing.
+/// How long the headers of a request may take, and how long a kept-alive HTTP/1.1 connection may be
+/// silent.
 const HEADER_TIME: Duration = Duration::from_secs(30);
-/// How long a connection may have no request in flight. HTTP/1.1 has its time for headers before.
+/// How long a connection may have no request in flight. For HTTP/1.1, `HEADER_TIME` ends first.
 const IDLE_TIME: Duration = Duration::from_secs(60);
-/// How long a connection without a request in flight may take to end.
+/// How long a connection without a request in flight may take to close.
 const CLOSE_TIME: Duration = Duration::from_secs(5);
-/// A connection of HTTP/2 on which nothing comes for so long is asked whether it lives, and has as long to say so.
+/// An HTTP/2 connection that is silent for this long is pinged, and is closed if the ping is not
+/// answered within the same time.
 const ALIVE_TIME: Duration = Duration::from_secs(5);
-/// Streams of one connection of HTTP/2: another node has all its consumers on one.
+/// Maximum number of streams per HTTP/2 connection. Another node has all its consumers on one
+/// connection.
 const STREAMS_MAX: u32 = 4_096;
-/// How long a client may take nothing of what it is sent.
+/// How long a client may read nothing of an answer.
 const STALL_TIME: Duration = Duration::from_secs(30);
-/// A connection on which nothing is received for so long is probed, …
+/// A connection on which nothing is received for this long is probed.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-/// … so often, …
+/// Interval between two probes.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
-/// … and ends when neither a probe nor data was acknowledged for so long. Without it, a client whose machine has
-/// vanished holds its connection and its messages until the system gives up, after about 15 minutes.
+/// A connection is closed when neither a probe nor data was acknowledged for this long. Without
+/// this limit, a client whose machine has vanished holds its connection and its messages until the
+/// system gives up, after about 15 minutes.
 const USER_TIMEOUT_MS: u32 = 60_000;
-/// How long connections may take to end when the server stops.
+/// How long connections may take to close when the server stops.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
-/// Connections that the system holds until they are accepted. It drops what is beyond, and a client that is dropped
-/// tries again a second later.
+/// Number of connections that the system queues until they are accepted. The system drops further
+/// ones, and a dropped client retries a second later.
 const BACKLOG: u32 = 4_096;
-/// Bytes of a connection that are received before a request asks for them: the body of one that waits for memory.
+/// Bytes of a connection that are buffered before a request reads them, such as the body of a
+/// request that waits for memory.
 const BUFFER_BYTES: u32 = 64 * 1_024;
-/// A little more, so that a target that is too long is answered 414: hyper allows 65 534 characters.
+/// Slightly larger than the longest target that hyper allows (65 534 characters), so that a longer
+/// target is answered with 414.
 const HTTP1_BUFFER_BYTES: usize = 72 * 1_024;
-/// How much of what a client sends first is read at once. Most requests are shorter.
+/// Number of bytes read first. Most requests are shorter.
 const FIRST_BYTES: usize = 4_096;
-/// What a client of HTTP/2 sends first.
+/// The first bytes that an HTTP/2 client sends.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Where connections come in.
+/// The listening socket.
 pub struct Listener {
     listener: TcpListener,
     connections: usize,
 }
 
 impl Listener {
-    /// Listens at `address`.
+    /// Listens on `address`.
     pub fn bind(address: std::net::SocketAddr, connections: usize) -> io::Result<Listener> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // A server that is started again finds its address free at once.
+        // After a restart, the address is available immediately.
         socket.set_reuseaddr(true)?;
-        // Accepted connections inherit them.
+        // Accepted connections inherit these options.
         sockopt::set_socket_keepalive(&socket, true)?;
         sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
         sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_EVERY)?;
@@ -97,17 +105,17 @@ impl Listener {
         Ok(Listener { listener: socket.listen(BACKLOG)?, connections })
     }
 
-    /// Where it listens, with the port the system gave.
+    /// The address of the listener, with the port that the system assigned.
     pub fn address(&self) -> io::Result<std::net::SocketAddr> {
         self.listener.local_addr()
     }
 }
 
-/// Serves until `stop` is set, then lets requests under way end.
+/// Serves until `stop` is set, then lets requests in flight finish.
 pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver<bool>) {
     let Listener { listener, connections } = listener;
     let connections = Connections::new(connections);
-    // Every task holds a sender: when the channel is closed, all have ended.
+    // Every task holds a sender, so the channel is closed when all tasks have ended.
     let (working, mut ended) = mpsc::channel::<()>(1);
     let protocols = Arc::new(Protocols::new());
     loop {
@@ -116,15 +124,15 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
             _ = stop.wait_for(|is_stopped| *is_stopped) => break,
         };
         let Ok((stream, remote)) = accepted else {
-            // Out of file handles, most likely: one that is open must end first.
+            // Most likely out of file handles, so an open connection must be closed first.
             connections.close_first();
             tokio::time::sleep(Duration::from_millis(5)).await;
             continue;
         };
         let admitted = loop {
             match connections.admit() {
-                // Their tasks are waiting for a turn.
-                Err(Full::Unheard) => tokio::task::yield_now().await,
+                // The tasks of those connections have not run yet.
+                Err(Full::Silent) => tokio::task::yield_now().await,
                 admitted => break admitted,
             }
         };
@@ -137,9 +145,10 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
         tokio::spawn(async move {
             let connection = admitted.connection().clone();
             let mut serving = pin!(protocols.serve(stream, client, &connection, stop));
-            // Reads what the client has sent, and begins its request if that is one.
+            // Reads the bytes that the client has sent, and starts its request if they are
+            // complete.
             let served = poll_fn(|cx| Poll::Ready(serving.as_mut().poll(cx))).await;
-            admitted.heard();
+            admitted.first_bytes_read();
             if served.is_pending() {
                 tokio::select! {
                     () = serving => {}
@@ -151,17 +160,17 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
     }
     drop((listener, working));
     if timeout(DRAIN_TIME, ended.recv()).await.is_err() {
-        tracing::warn!("some connections did not end in time");
+        tracing::warn!("shutdown: some connections did not close in time");
     }
 }
 
-/// One connection too many.
+/// Rejects a connection above the limit.
 async fn refuse(mut stream: TcpStream) {
     let (reason, retry_after_ms) = (ExhaustedReason::Connections, RETRY_AFTER_MS);
     let details = ResourceExhausted { reason, retry_after_ms, group: None, limit: None };
     let mut error = Error::new(details, "too many connections");
     error.request_id = new_request_id();
-    let body = serde_json::to_string(&error).expect("an error is plain");
+    let body = serde_json::to_string(&error).expect("an error always serializes");
     let answer = format!(
         "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
          cache-control: no-store\r\nx-request-id: {}\r\nconnection: close\r\n\
@@ -170,11 +179,11 @@ async fn refuse(mut stream: TcpStream) {
         body.len()
     );
     let written = timeout(Duration::from_secs(1), stream.write_all(answer.as_bytes()));
-    // Whether it was read is its business.
+    // It does not matter whether the client received the answer.
     let _told = written.await;
 }
 
-/// What is set for every connection.
+/// The HTTP settings of all connections.
 struct Protocols {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
@@ -212,7 +221,7 @@ impl Protocols {
             _ = stop.wait_for(|is_stopped| *is_stopped) => return,
         };
         let Ok(Ok(first)) = first else { return };
-        // Answers are written whole: waiting to fill a packet only delays them.
+        // Answers are written completely, so waiting to fill a packet would only delay them.
         let _slower = stream.set_nodelay(true);
         let is_http2 = first.starts_with(PREFACE);
         let io = TokioIo::new(WriteTimeoutStream { first: first.into(), stream, stalled: None });
@@ -232,7 +241,8 @@ impl Protocols {
     }
 }
 
-/// Runs a connection to its end. No new request begins on it once it has been idle for too long, or the server stops.
+/// Runs a connection to its end. No new request starts on it after it has been idle for too long,
+/// or when the server stops.
 async fn run(
     serving: impl GracefulConnection,
     connection: &Connection,
@@ -240,7 +250,7 @@ async fn run(
 ) {
     let mut serving = pin!(serving);
     tokio::select! {
-        // A connection that breaks is the client's business.
+        // A broken connection needs no action.
         _broken = &mut serving => return,
         _ = stop.wait_for(|is_stopped| *is_stopped) => {}
         () = connection.idle_for(IDLE_TIME, Instant::now()) => {}
@@ -252,8 +262,9 @@ async fn run(
     }
 }
 
-/// The first bytes of a connection, at least up to those that show its version: all of the preface of HTTP/2, or a byte
-/// that is not of it. What has arrived is read at once: tokio would wait for the system to report it.
+/// Reads the first bytes of a connection, at least up to those that show the HTTP version: the
+/// complete HTTP/2 preface, or a byte that is not part of it. Bytes that have already arrived are
+/// read directly, because tokio would wait for a readiness event.
 async fn first_bytes(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut first = vec![0; FIRST_BYTES];
     let length = match rustix::net::recv(&*stream, &mut first[..], RecvFlags::DONTWAIT) {
@@ -270,12 +281,12 @@ async fn first_bytes(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(first)
 }
 
-/// The other end of a connection, and what answers it.
+/// The client of a connection, and the router that answers it.
 #[derive(Clone)]
 struct Client {
     router: Router,
     remote: ConnectInfo<std::net::SocketAddr>,
-    /// With HTTP/2: its answers that wait for it.
+    /// For HTTP/2: the answers that wait for the client.
     unread: Option<Arc<Unread>>,
 }
 
@@ -284,27 +295,28 @@ impl Client {
         self,
         in_flight: Option<InFlight>,
         mut request: Request<Incoming>,
-    ) -> io::Result<Response<Answer>> {
-        // It was closed for another one at this moment: the request has not happened.
+    ) -> io::Result<Response<AnswerBody>> {
+        // The connection was closed for another one at this moment, so the request was not
+        // executed.
         let in_flight = in_flight.ok_or(io::ErrorKind::ConnectionAborted)?;
-        // Needs no key: the connection stays one that can be closed.
+        // Paths that need no key do not protect their connection from being closed.
         let in_flight = (!is_open_path(request.uri().path())).then_some(in_flight);
         request.extensions_mut().insert(self.remote);
         let Ok(response) = self.router.oneshot(request).await;
-        Ok(response.map(|body| Answer::new(body, self.unread, in_flight)))
+        Ok(response.map(|body| AnswerBody::new(body, self.unread, in_flight)))
     }
 }
 
-/// A stream that fails when nothing can be written for too long.
+/// A stream whose writes fail with a timeout when the client reads nothing.
 struct WriteTimeoutStream {
-    /// What has been read from `stream` already.
+    /// Bytes that were already read from `stream`.
     first: Bytes,
     stream: TcpStream,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl WriteTimeoutStream {
-    /// Keeps the time while a write waits.
+    /// Runs the timeout while a write is pending.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,

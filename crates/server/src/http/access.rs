@@ -1,7 +1,12 @@
-//! Who may come in.
+//! Access rules for requests.
 //!
-//! A request passes these checks in this order: how its body is encoded, that it names a host, the page that sent
-//! it ([`super::cors`]), the name it calls ([`super::host`]), its key.
+//! A request passes these checks in this order:
+//!
+//! 1. the encoding of its body
+//! 2. the presence of a host name
+//! 3. the web page that sent it ([`super::cors`])
+//! 4. its host name ([`super::host`])
+//! 5. its key
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -13,27 +18,28 @@ use super::cors::{self, AllowedOrigins};
 use super::host::{self, AllowedHosts};
 use crate::config::Secret;
 
-/// Who may come in.
+/// The rules by which requests are admitted.
 #[derive(Default)]
 pub struct AccessRules {
-    /// The key that every request must carry, if there is one.
+    /// The key that every request must carry, if one is set.
     pub api_key: Option<Secret>,
-    /// Web pages that may come.
+    /// Origins of web pages that may send requests.
     pub origins: AllowedOrigins,
-    /// Names this server may be called by.
+    /// Host names under which clients may address this server.
     pub hosts: AllowedHosts,
 }
 
-/// Paths that say nothing secret and that probes ask for without a key.
+/// Paths for probes, which need no key and reveal no secrets.
 const OPEN_PATHS: [&str; 2] = ["/v1/healthz", "/v1/readyz"];
 
-/// Whether a path is open without a key.
+/// Whether a path needs no key.
 pub(super) fn is_open_path(path: &str) -> bool {
     OPEN_PATHS.contains(&path)
 }
 
 impl AccessRules {
-    /// The answer to a request that no route gets to see.
+    /// Answers a request that must not reach a route: a rejection or a CORS preflight. Returns
+    /// `None` if the request may proceed.
     pub(super) fn answer(&self, request: &Request) -> Option<Response> {
         let headers = request.headers();
         if let Some(refused) = self.refusal(request) {
@@ -45,7 +51,7 @@ impl AccessRules {
         let key = self.api_key.as_ref().filter(|_| !is_open_path(request.uri().path()))?;
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.split_once(' '));
-        // The name of the scheme is the same in any case.
+        // The scheme is case-insensitive.
         let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let message = match given {
             Some((_, given))
@@ -53,13 +59,13 @@ impl AccessRules {
             {
                 return None;
             }
-            Some(_) => "this is not the server's key",
-            None => "send the server's key: Authorization: Bearer <key>",
+            Some(_) => "the key is not valid for this server",
+            None => "the key is missing; send it as Authorization: Bearer <key>",
         };
         Some(ApiError::new(Unauthenticated {}, message).into_response())
     }
 
-    /// Why the request is rejected, whatever its key.
+    /// Why the request is rejected, independently of its key.
     fn refusal(&self, request: &Request) -> Option<ApiError> {
         let (headers, uri) = (request.headers(), request.uri());
         if has_other_coding(headers) {
@@ -71,25 +77,28 @@ impl AccessRules {
         }
         if self.origins.rejects(headers) {
             let message =
-                "requests of web pages are refused: allow the origin in http.allowed_origins";
+                "the origin of this web page is not allowed; add it to http.allowed_origins";
             return Some(ApiError::new(PermissionDenied {}, message));
         }
         if !self.hosts.knows(headers, uri) {
-            let message = "this Host is not this machine: allow it in http.allowed_hosts";
+            let message =
+                "the Host header does not name this server; add the name to http.allowed_hosts";
             return Some(ApiError::new(PermissionDenied {}, message));
         }
         None
     }
 }
 
-/// Whether the body is encoded in another way than in chunks: hyper reads the chunks and ignores the rest.
+/// Whether the body has a transfer encoding other than `chunked` alone. hyper would decode the
+/// chunks and ignore the rest.
 pub(super) fn has_other_coding(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
     codings.next().is_some_and(|coding| !is_chunked(coding)) || codings.next().is_some()
 }
 
-/// Compares hashes in constant time, so that the time tells neither where two secrets differ nor how long ours is.
+/// Compares hashes in constant time, so that the time reveals neither where two secrets differ nor
+/// how long ours is.
 pub(super) fn is_same_secret(given: &[u8], secret: &[u8]) -> bool {
     blake3::hash(given) == blake3::hash(secret)
 }

@@ -1,16 +1,18 @@
 //! The body of an answer on its way to the client.
 //!
-//! With HTTP/1.1, a client that takes nothing is noticed when nothing can be written. With HTTP/2 the connection goes on,
-//! and what the client grants no room for stays in memory. There:
+//! Over HTTP/1.1, a client that reads nothing is detected when writes to its socket stall. Over
+//! HTTP/2, the connection continues, and data for which the client grants no window stays in
+//! memory. Therefore, over HTTP/2:
 //!
-//! 1. An answer is handed over in pieces of at most 16 KiB. The HTTP layer holds two of them at most: one that is being
-//!    sent, and one for which it waits for room.
-//! 2. The HTTP layer asks for the next piece when the client has granted room for the first byte of the last one, not for
-//!    all of it. So the last byte of a chunk is a piece of its own. When more is asked for after it, the client has granted
-//!    room for the whole chunk.
-//! 3. An answer is not over before the client has granted room for all of it. Until then it counts: as a request in flight,
-//!    and as memory of its consumer.
-//! 4. A connection with an answer of which the client takes nothing for 60 s is closed.
+//! 1. An answer is passed to the HTTP layer in pieces of at most 16 KiB. The HTTP layer holds at
+//!    most two of them: one that is being sent, and one that waits for window.
+//! 2. The HTTP layer polls for the next piece when the client has granted window for the first byte
+//!    of the last one, not for all of it. The last byte of a chunk is therefore a piece of its own.
+//!    When the HTTP layer polls after that piece, the client has granted window for the whole
+//!    chunk.
+//! 3. An answer ends only when the client has granted window for all of it. Until then it counts as
+//!    a request in flight and against its consumer's memory.
+//! 4. If a client reads nothing of an answer for 60 s, its connection is closed.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -25,12 +27,12 @@ use tokio::time::Instant;
 use super::connections::InFlight;
 use crate::budget::SMALL_BYTES;
 
-/// How long the client of an HTTP/2 connection may take nothing of an answer.
+/// How long an HTTP/2 client may read nothing of an answer.
 const UNREAD_TIME: Duration = Duration::from_secs(60);
-/// How often a connection looks for such an answer.
+/// Interval of the check for such an answer.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// The answers of an HTTP/2 connection that wait for the client, and since when.
+/// The answers of an HTTP/2 connection that wait for the client, each with the time since when.
 #[derive(Default)]
 pub(super) struct Unread {
     answers: Mutex<Waiting>,
@@ -47,7 +49,7 @@ impl Unread {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the client has taken nothing of an answer for too long.
+    /// Waits until the client has read nothing of an answer for too long.
     pub(super) async fn too_long(&self) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -59,7 +61,7 @@ impl Unread {
     }
 }
 
-/// One answer among them.
+/// The entry of one answer in [`Unread`].
 struct Place {
     unread: Arc<Unread>,
     id: u64,
@@ -75,7 +77,8 @@ impl Place {
         Place { unread, id }
     }
 
-    /// The client has room. Whether it waits for the client again is what `is_waiting` says.
+    /// Records that the client has granted window. `is_waiting`: whether the answer waits for the
+    /// client again.
     fn set(&self, is_waiting: bool) {
         let mut answers = self.unread.answers();
         if is_waiting {
@@ -92,27 +95,27 @@ impl Drop for Place {
     }
 }
 
-/// The body of an answer. Its request is in flight until it has ended.
-pub(super) struct Answer {
+/// The body of an answer. Its request is in flight until the body has ended.
+pub(super) struct AnswerBody {
     body: Body,
-    /// What the client has no room for yet.
+    /// Bytes for which the client has granted no window yet.
     rest: Bytes,
-    /// With HTTP/2.
+    /// Set for HTTP/2.
     place: Option<Place>,
     _in_flight: Option<InFlight>,
 }
 
-impl Answer {
-    /// An answer on a connection of HTTP/2, if `unread` is given.
+impl AnswerBody {
+    /// Creates an answer. `unread` is given for HTTP/2 connections.
     pub(super) fn new(
         body: Body,
         unread: Option<Arc<Unread>>,
         in_flight: Option<InFlight>,
-    ) -> Answer {
-        // One without a body is over at once.
+    ) -> AnswerBody {
+        // An answer without a body ends immediately.
         let unread = unread.filter(|_| !body.is_end_stream());
         let place = unread.map(Place::new);
-        Answer { body, rest: Bytes::new(), place, _in_flight: in_flight }
+        AnswerBody { body, rest: Bytes::new(), place, _in_flight: in_flight }
     }
 
     fn next_piece(
@@ -133,7 +136,7 @@ impl Answer {
     }
 }
 
-impl hyper::body::Body for Answer {
+impl hyper::body::Body for AnswerBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -152,7 +155,8 @@ impl hyper::body::Body for Answer {
     }
 
     fn is_end_stream(&self) -> bool {
-        // With HTTP/2 it is asked for more before it is over: then the client has granted room for the rest.
+        // Over HTTP/2, the HTTP layer polls once more before the end. The client has then granted
+        // window for the rest.
         self.place.is_none() && self.body.is_end_stream()
     }
 
@@ -165,7 +169,7 @@ impl hyper::body::Body for Answer {
     }
 }
 
-/// An answer whose body is JSON.
+/// Creates an answer with a JSON body.
 pub(super) fn of_json(body: axum::body::Body) -> axum::http::Response<axum::body::Body> {
     let mut response = axum::http::Response::new(body);
     let kind = axum::http::HeaderValue::from_static("application/json");
@@ -186,13 +190,13 @@ mod tests {
     async fn an_answer_goes_in_pieces_and_counts_until_it_is_taken() {
         let unread = Arc::new(Unread::default());
         let body = Body::from(vec![b'x'; 2 * SMALL_BYTES + 1]);
-        let mut answer = Answer::new(body, Some(unread.clone()), None);
+        let mut answer = AnswerBody::new(body, Some(unread.clone()), None);
         assert_eq!(answer.size_hint().exact(), Some(2 * SMALL_BYTES as u64 + 1));
         for length in [SMALL_BYTES, SMALL_BYTES, 1] {
             let frame = answer.frame().await.expect("a piece").expect("no error");
             assert_eq!(frame.data_ref().map(Bytes::len), Some(length));
             assert!(!answer.is_end_stream());
-            assert_eq!(unread.answers().since.len(), 1, "it waits for the client");
+            assert_eq!(unread.answers().since.len(), 1, "the answer waits for the client");
         }
         assert!(answer.frame().await.is_none());
         assert!(unread.answers().since.is_empty());
@@ -203,24 +207,24 @@ mod tests {
         let unread = Arc::new(Unread::default());
         let lines = futures_util::stream::iter([Ok::<_, Infallible>("line\n")])
             .chain(futures_util::stream::pending());
-        let mut answer = Answer::new(Body::from_stream(lines), Some(unread.clone()), None);
+        let mut answer = AnswerBody::new(Body::from_stream(lines), Some(unread.clone()), None);
         let began = Instant::now();
         unread.too_long().await;
         assert!((60..=70).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
         for _ in ["line", "\n"] {
             answer.frame().await.expect("a piece").expect("no error");
         }
-        // It has taken the line, and the stream has no other.
+        // The client has received the line, and the stream has no other.
         assert!(answer.frame().now_or_never().is_none());
         let waits = tokio::time::timeout(Duration::from_secs(3_600), unread.too_long()).await;
-        assert!(waits.is_err(), "an idle stream is not a client that takes nothing");
+        assert!(waits.is_err(), "an idle stream is not a client that reads nothing");
     }
 
     #[tokio::test]
     async fn the_last_byte_of_a_chunk_goes_alone() {
         let chunks = ["line\n", "\n"].map(Ok::<_, Infallible>);
         let body = Body::from_stream(futures_util::stream::iter(chunks));
-        let mut answer = Answer::new(body, Some(Arc::default()), None);
+        let mut answer = AnswerBody::new(body, Some(Arc::default()), None);
         for piece in ["line", "\n", "\n"] {
             let frame = answer.frame().await.expect("a piece").expect("no error");
             assert_eq!(frame.data_ref().map(|data| &data[..]), Some(piece.as_bytes()));
@@ -231,7 +235,7 @@ mod tests {
     #[test]
     fn an_answer_without_a_body_is_over_at_once() {
         let unread = Arc::new(Unread::default());
-        assert!(Answer::new(Body::empty(), Some(unread.clone()), None).is_end_stream());
+        assert!(AnswerBody::new(Body::empty(), Some(unread.clone()), None).is_end_stream());
         assert!(unread.answers().since.is_empty());
     }
 }

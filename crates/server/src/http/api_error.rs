@@ -1,4 +1,4 @@
-//! Errors of the HTTP API: every cause becomes a response here, and nowhere else.
+//! Errors of the HTTP API. This is the only place where a cause becomes a response.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -22,14 +22,14 @@ use super::convert;
 use super::words::ToWire;
 use crate::node::CallError;
 
-/// How long a client waits before it tries again, where nothing better is known.
+/// The default delay before a client retries.
 pub(super) const RETRY_AFTER_MS: u64 = 1_000;
 
 /// An error response.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiError(pub(crate) Box<Error>);
 
-/// The topic, and the group if there is one, that a request names.
+/// The topic that a request names, and the group if it names one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Subject<'a> {
     pub(crate) topic: Option<&'a str>,
@@ -41,7 +41,7 @@ impl ApiError {
         ApiError(Box::new(Error::new(details, message)))
     }
 
-    /// A field that is malformed, unknown or out of range. Without a name it is the request as a whole.
+    /// A field that is malformed, unknown or out of range. An empty name means the request itself.
     pub(crate) fn invalid(field: &str, reason: impl Into<String>) -> ApiError {
         Invalid::new(field, reason).into()
     }
@@ -58,7 +58,7 @@ impl ApiError {
         error
     }
 
-    /// The limit that is reached, if that is the error.
+    /// The limit that was reached, if that is the error.
     pub(crate) fn exhausted(&self) -> Option<ExhaustedReason> {
         match &self.0.details {
             Details::ResourceExhausted(exhausted) => Some(exhausted.reason),
@@ -111,7 +111,7 @@ impl Invalid {
         Invalid { field: shortened(field), reason: shortened(&reason.into()) }
     }
 
-    /// The field is one of an item of a commit.
+    /// Converts the error of a field in an item of a commit.
     pub(crate) fn in_item(self, item: Item) -> ApiError {
         let Item(part, index) = item;
         let dot = if self.field.is_empty() { "" } else { "." };
@@ -132,7 +132,7 @@ impl Invalid {
 }
 
 impl Item {
-    /// The item that a path like `pointers[0].version` leads into, and the rest of the path.
+    /// Parses a path like `pointers[0].version` into the item and the rest of the path.
     fn of_path(path: &str) -> Option<(Item, &str)> {
         let (part, rest) = path.split_once('[')?;
         let (index, field) = rest.split_once(']')?;
@@ -147,7 +147,7 @@ impl Item {
 }
 
 impl From<Invalid> for ApiError {
-    /// The items of a commit are the only ones whose path begins with the name of a part.
+    /// Only items of a commit have paths that start with the name of a part.
     fn from(invalid: Invalid) -> ApiError {
         if let Some((item, field)) = Item::of_path(&invalid.field) {
             let field = field.to_owned();
@@ -159,7 +159,7 @@ impl From<Invalid> for ApiError {
 }
 
 impl IntoResponse for ApiError {
-    /// The body is written by [`ApiError::write`], once the id of the request is known.
+    /// [`ApiError::write`] writes the body later, when the request id is known.
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = self.status();
@@ -168,7 +168,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Most characters of a request that an error repeats.
+/// Maximum number of characters of a request that an error repeats.
 const REPEATED_CHARS_MAX: usize = 1_024;
 
 fn shortened(text: &str) -> String {
@@ -207,7 +207,7 @@ impl From<Rejection> for ApiError {
     }
 }
 
-/// What is wrong, and what to do next.
+/// States what is wrong and what to do next.
 fn message(rejection: &Rejection, subject: Subject<'_>) -> String {
     let advice = match rejection {
         Rejection::InPart { part, index, why } => {
@@ -260,7 +260,7 @@ fn not_found(missing: Missing, subject: Subject<'_>) -> String {
 fn exhausted(full: &Full) -> String {
     match full {
         Full::Messages(Some(group)) | Full::Bytes(Some(group)) => {
-            format!("the partition is full: group {group:?} is behind")
+            format!("the partition is full because group {group:?} is behind; retry later")
         }
         Full::Messages(None) | Full::Bytes(None) => {
             "the partition is full, and no group reads it".to_owned()
@@ -295,7 +295,7 @@ fn details(rejection: Rejection) -> Details {
             InvalidArgument { field: None, reason: Some(InvalidReason::Deadline) }.into()
         }
         Rejection::NotFound(missing) => NotFound { kind: missing.wire() }.into(),
-        // The route that creates topics answers ALREADY_EXISTS with the topic as it is.
+        // The route that creates topics answers ALREADY_EXISTS with the existing topic.
         Rejection::TopicExists { .. }
         | Rejection::NotOwner
         | Rejection::NotDelivered
@@ -361,13 +361,13 @@ fn in_state(state: PreconditionState) -> Details {
     FailedPrecondition { state: Some(state), ..FailedPrecondition::default() }.into()
 }
 
-/// A bug in the server.
+/// Logs a bug in the server and returns an internal error.
 pub(super) fn internal_error(what: &str) -> ApiError {
     tracing::error!(what, "internal error");
     ApiError::new(Internal { outcome: Outcome::Unknown }, "internal error; see the server log")
 }
 
-/// A path that no route has.
+/// The error for a path without a route.
 pub(super) fn no_route() -> ApiError {
     let message = "this path does not exist; docs/reference/api.md lists the routes";
     ApiError::new(NotFound { kind: MissingKind::Route }, message)

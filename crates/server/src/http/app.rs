@@ -1,4 +1,4 @@
-//! What every request is served with, and how a request calls its shard.
+//! The state shared by all requests, and how a request calls its shard.
 
 use std::sync::Arc;
 
@@ -15,47 +15,48 @@ use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::node::{CallError, MembershipHandle, Node};
 
-/// The one namespace of a server without credentials of its own.
+/// The only namespace of a server without credentials per namespace.
 pub(crate) const NAMESPACE: &str = "default";
 
-/// What the server says of itself.
+/// Information about the server.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
-    /// `memory` or `sqlite`.
+    /// `memory`, `sqlite` or `postgres`.
     pub engine: &'static str,
-    /// What survives.
+    /// The durability of an acknowledged write.
     pub durability: &'static str,
-    /// When it was started.
+    /// When the server was started.
     pub started_at: driftq_api::Time,
-    /// The build.
+    /// The commit that the server was built from.
     pub commit: &'static str,
 }
 
-/// What every request is served with. One pointer: it is cloned several times for each of them.
+/// The state shared by all requests. A single pointer, because it is cloned several times per
+/// request.
 #[derive(Clone)]
 pub struct App(Arc<Parts>);
 
-/// What an [`App`] holds.
+/// The contents of an [`App`].
 pub struct Parts {
     /// The shards.
     pub node: Node,
-    /// Bounds.
+    /// Limits on requests and connections.
     pub limits: Limits,
-    /// Memory that requests may use together.
+    /// The memory budget that requests share.
     pub budget: Arc<Budget>,
-    /// What it says of itself.
+    /// Information about the server.
     pub about: About,
-    /// Who may come in.
+    /// The rules by which requests are admitted.
     pub access: AccessRules,
     /// Set when the server drains.
     pub draining: tokio::sync::watch::Receiver<bool>,
-    /// Numbers.
+    /// The metrics of the server.
     pub metrics: Arc<Metrics>,
-    /// RejectionLog that the log has not told yet.
+    /// Counts rejections for the log.
     pub rejections: Arc<RejectionLog>,
     /// The clock of this process.
     pub(crate) clock: NodeClock,
-    /// Its place among other nodes, if there are any.
+    /// The cluster membership, if the engine is shared.
     pub(crate) membership: Option<MembershipHandle>,
 }
 
@@ -82,7 +83,7 @@ pub(super) fn group_name(topic: &str, group: &str) -> GroupName {
 }
 
 impl App {
-    /// Sends a command to its shard.
+    /// Sends a command to its shard. Converts a rejection into an error.
     pub(super) async fn call<C: Call>(&self, call: C) -> Result<C::Reply, ApiError> {
         let command = call.into_command();
         let named = named(&command);
@@ -96,7 +97,7 @@ impl App {
         })
     }
 
-    /// As [`App::call`], for a caller that handles the rejection.
+    /// Like [`App::call`], for a caller that handles the rejection.
     pub(super) async fn try_call<C: Call>(
         &self,
         call: C,
@@ -104,7 +105,7 @@ impl App {
         typed::<C>(self.node.call(call.into_command()).await)
     }
 
-    /// The token of a text, if it was minted here for this namespace.
+    /// Verifies a token. It must have been minted by this storage for this namespace.
     pub(super) fn token<T: driftq_core::Token>(
         &self,
         field: &str,
@@ -121,13 +122,13 @@ impl App {
         Ok(token)
     }
 
-    /// What a consumer that joins may hold.
+    /// Returns the budget share of a consumer that joins.
     pub(super) fn consumer_share(&self) -> Result<Arc<ConsumerShare>, ApiError> {
-        let message = "too many streams and polls for the memory of the server: try again later";
+        let message = "too many streams and polls for the server's memory; retry later";
         self.budget.consumer().ok_or_else(|| memory_short(message))
     }
 
-    /// Counts a refusal, of a whole request or of one item among others.
+    /// Counts a rejection of a request, or of one item of a batch.
     pub(super) fn refused(&self, error: &ApiError) {
         if let Some(reason) = error.exhausted() {
             self.metrics.refused(reason);
@@ -136,7 +137,7 @@ impl App {
     }
 }
 
-/// The topic, and the group if there is one, that a command is about by name.
+/// The topic that a command names, and the group if it names one.
 fn named(command: &Command) -> Option<(Text, Option<Text>)> {
     if let Command::ViewTopic(name)
     | Command::DeleteTopic(name)
@@ -162,18 +163,18 @@ fn named(command: &Command) -> Option<(Text, Option<Text>)> {
     None
 }
 
-/// What to say of a token of another kind than is wanted.
+/// Explains that a token of the wrong kind was sent.
 fn other_kind(wanted: &str, text: &str) -> Option<&'static str> {
     if wanted == EffectToken::PREFIX && text.starts_with(LeaseToken::PREFIX) {
-        return Some("this is a lease token: here goes the effect token that begin gave, et_…");
+        return Some("is a lease token; send the effect token that begin returned (et_…)");
     }
     if wanted == LeaseToken::PREFIX && text.starts_with(EffectToken::PREFIX) {
-        return Some("this is an effect token: here goes the lease token of the delivery, lt_…");
+        return Some("is an effect token; send the lease token of the delivery (lt_…)");
     }
     None
 }
 
-/// The answer to a call, with the type of its reply.
+/// Converts the answer of a call to the type of its reply.
 pub(super) fn typed<C: Call>(
     answered: Result<CommandResult, CallError>,
 ) -> Result<Result<C::Reply, Rejection>, ApiError> {

@@ -1,4 +1,4 @@
-//! The audit chain: how far it goes, and its records, for whoever takes it away to check it.
+//! The audit chain: its length, and its records for verification outside the server.
 
 use axum::Json;
 use axum::extract::State;
@@ -19,18 +19,18 @@ use super::request::{ApiRequest, Nothing, Param, field};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ListQuery {
+pub(crate) struct AuditQuery {
     shard: u32,
     #[schema(default = 1)]
     from: Option<RecordNumber>,
     to: Option<RecordNumber>,
 }
 
-impl ApiRequest for ListQuery {
+impl ApiRequest for AuditQuery {
     const QUERY: &'static [Param] = &[field("shard"), field("from"), field("to")];
 }
 
-/// How far each chain goes that has records.
+/// Lists the chains that have records, each with its last record.
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "chains", tag = "audit",
     responses((status = 200, description = "the chains", body = Chains)),
@@ -50,19 +50,19 @@ pub(crate) async fn chains(
     Ok(Json(Chains { chains }))
 }
 
-/// Records of a chain, in order.
+/// Lists the records of a chain, in order.
 #[utoipa::path(
     get, path = "/v1/audit/records", operation_id = "auditRecords", tag = "audit",
-    params(Query<ListQuery>),
+    params(Query<AuditQuery>),
     responses((status = 200, description = "a page of records", body = Records)),
 )]
 pub(crate) async fn records(
     State(app): State<App>,
-    input: Input<ListQuery>,
+    input: Input<AuditQuery>,
 ) -> Result<Json<Records>, ApiError> {
-    let ListQuery { shard, from, to } = input.body;
+    let AuditQuery { shard, from, to } = input.body;
     if shard >= app.node.shards() {
-        return Err(ApiError::invalid("shard", "there is none of this number"));
+        return Err(ApiError::invalid("shard", "does not exist"));
     }
     let read = ReadAudit {
         shard: ShardId(shard),

@@ -1,10 +1,11 @@
-//! Reading a request's body within the memory budget.
+//! Reads a request's body within the memory budget.
 //!
-//! 1. Memory is drawn before it is used: for the declared length, or step by step where none is declared. It is held
-//!    until the request is answered.
-//! 2. A body that finds no room waits for up to 5 s, then the request is rejected (429, `memory`).
-//! 3. While another body waits for room, one that arrives slowly is rejected. So clients that begin bodies and do not
-//!    finish them hold their room for about a second.
+//! 1. Memory is drawn before it is used: for the declared length, or in steps if no length is
+//!    declared. It is held until the request is answered.
+//! 2. A body that cannot get memory waits for up to 5 s. Then the request is rejected (429,
+//!    `memory`).
+//! 3. While another body waits for memory, a body that arrives slowly is rejected. Clients that
+//!    start bodies and do not finish them therefore hold memory for about a second.
 
 use std::time::Duration;
 
@@ -18,29 +19,29 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::api_error::{ApiError, RETRY_AFTER_MS};
 use crate::budget::{Budget, Charge, Pool, SMALL_BYTES};
 
-/// How long a body may take to come in.
+/// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// How long it may wait for room.
+/// How long a body may wait for memory.
 pub(super) const ROOM_TIME: Duration = Duration::from_secs(5);
-/// While others wait for room, a body has this long without being measured, …
+/// While other bodies wait for memory, the speed of a body is not measured for this long.
 const GRACE: Duration = Duration::from_secs(1);
-/// … and must then have come at this speed.
+/// The minimum speed after the grace period.
 const BYTES_PER_SECOND: f64 = 256.0 * 1_024.0;
-/// A body and what is parsed of it are in memory together.
+/// A body and its parsed form are in memory at the same time.
 const COPIES: usize = 2;
 
-/// The body of a request that has been read.
+/// A body that has been read completely.
 pub(super) struct Read {
     pub(super) bytes: Bytes,
     pub(super) charge: Charge,
 }
 
-/// Which pool a body draws from.
+/// The purpose of a body, which decides the pool it draws from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// It settles, extends or finishes what has begun, and so frees memory: it has pools of its own.
+    /// A settle, extend or finish. It frees memory, so it has pools of its own.
     Settle,
-    /// Anything else.
+    /// Any other request.
     Other,
 }
 
@@ -109,8 +110,9 @@ impl Reading<'_> {
             }
             let measured = began.elapsed().saturating_sub(GRACE).as_secs_f64();
             let is_slow = (bytes.len() as f64) < measured * BYTES_PER_SECOND;
-            if is_slow && self.purpose.pool(self.budget, room).is_wanted() {
-                let message = "memory is short and the body came too slowly: send it again later";
+            if is_slow && self.purpose.pool(self.budget, room).has_waiters() {
+                let message =
+                    "the server is low on memory and the body arrived too slowly; retry later";
                 return Err(memory_short(message));
             }
         }
@@ -120,21 +122,21 @@ impl Reading<'_> {
         let pool = self.purpose.pool(self.budget, bytes);
         pool.take(COPIES * bytes, ROOM_TIME)
             .await
-            .ok_or_else(|| memory_short("too many requests with large bodies: send it again later"))
+            .ok_or_else(|| memory_short("too many requests with large bodies; retry later"))
     }
 
     fn too_large(&self) -> ApiError {
-        let message = format!("the body has more than {} bytes", self.limit);
+        let message = format!("the body is larger than the limit of {} bytes", self.limit);
         let (field, limit) = ("body".to_owned(), self.limit as u64);
         ApiError::new(TooLarge { field, limit, size: None }, message)
     }
 }
 
 fn broken_off() -> ApiError {
-    ApiError::invalid("", "the body broke off")
+    ApiError::invalid("", "the body is incomplete")
 }
 
-/// The memory budget is used up.
+/// Rejects a request because the memory budget is exhausted.
 pub(super) fn memory_short(message: &str) -> ApiError {
     let (reason, retry_after_ms) = (ExhaustedReason::Memory, RETRY_AFTER_MS);
     ApiError::new(ResourceExhausted { reason, retry_after_ms, group: None, limit: None }, message)

@@ -1,4 +1,5 @@
-//! Bulk requests: each item stands alone, results are in the order of the request.
+//! Bulk requests. Each item succeeds or fails on its own, and results are in the order of the
+//! request.
 
 use driftq_api::message::Item;
 use driftq_core::Rejection;
@@ -7,8 +8,8 @@ use driftq_core::command::Call;
 use super::api_error::ApiError;
 use super::app::{App, typed};
 
-/// Sends all valid items at once and renders the result of each. An item carries what `show` needs beside
-/// the reply.
+/// Sends all valid items at once and renders the result of each. An item carries the data that
+/// `show` needs in addition to the reply.
 pub(crate) async fn call_each<C: Call, X, T>(
     app: &App,
     items: Vec<Result<(C, X), ApiError>>,
@@ -24,24 +25,24 @@ pub(crate) async fn call_each<C: Call, X, T>(
     }
     let mut answers = app.node.call_all(commands).await.into_iter();
     let mut answer = || answers.next().expect("one answer for each command");
-    let shown = carried.into_iter().map(|item| {
-        let shown = item.and_then(|carried| show(carried, typed::<C>(answer())?));
-        if let Err(error) = &shown {
+    let result = carried.into_iter().map(|item| {
+        let result = item.and_then(|carried| show(carried, typed::<C>(answer())?));
+        if let Err(error) = &result {
             app.refused(error);
         }
-        to_item(shown)
+        to_item(result)
     });
-    shown.collect()
+    result.collect()
 }
 
-pub(crate) fn to_item<T>(shown: Result<T, ApiError>) -> Item<T> {
-    match shown {
+pub(crate) fn to_item<T>(result: Result<T, ApiError>) -> Item<T> {
+    match result {
         Ok(done) => Item::Done(done),
         Err(ApiError(error)) => Item::Error(*error),
     }
 }
 
-/// How many of the results are of that kind.
+/// Counts the successful results for which `is_meant` is true.
 pub(crate) fn count<T>(results: &[Item<T>], is_meant: impl Fn(&T) -> bool) -> usize {
     let is_done = |item: &&Item<T>| match item {
         Item::Done(done) => is_meant(done),

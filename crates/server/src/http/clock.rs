@@ -1,4 +1,4 @@
-//! A forward jump of the clock that is not followed, and its confirmation.
+//! Forward jumps of the clock that are held back, and their confirmation.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,10 +17,12 @@ use super::request::{ApiRequest, Param};
 /// The text that reports a jump.
 pub(super) fn summary(held: HeldJump) -> String {
     let ahead = held.ahead_ms / 1_000;
-    format!("{ahead} s ahead, not followed; set it right, or run `driftq clock confirm`")
+    format!(
+        "{ahead} s ahead and the jump is held back; correct the clock, or run `driftq clock confirm`"
+    )
 }
 
-/// The jump, as an explanation shows it.
+/// The held jump in the form that explanations contain.
 pub(super) fn held(app: &App) -> Option<HeldClock> {
     app.clock.held().map(|held| HeldClock {
         ahead_ms: held.ahead_ms,
@@ -33,11 +35,11 @@ impl ApiRequest for ConfirmClock {
     const QUERY: &'static [Param] = &[];
 }
 
-/// Follows a forward jump of the clock.
+/// Accepts a forward jump of the clock.
 #[utoipa::path(
     post, path = "/v1/clock/confirm", operation_id = "confirm_clock", tag = "server",
     request_body = ConfirmClock,
-    responses((status = 200, description = "the jump is followed", body = ConfirmedClock), Unmet),
+    responses((status = 200, description = "the jump is accepted", body = ConfirmedClock), Unmet),
 )]
 pub(crate) async fn confirm(
     State(app): State<App>,
@@ -45,12 +47,12 @@ pub(crate) async fn confirm(
 ) -> Result<Json<ConfirmedClock>, ApiError> {
     let confirmed = app.clock.confirm().await.map_err(|error| {
         let details = Unavailable { outcome: Outcome::Unknown, retry_after_ms: RETRY_AFTER_MS };
-        ApiError::new(details, format!("the confirmation was not stored: {error}"))
+        ApiError::new(details, format!("storing the confirmation failed: {error}"))
     })?;
     let held = confirmed.ok_or_else(|| {
         let message = "nothing to confirm: no forward jump of the clock is held back";
         ApiError::new(FailedPrecondition::default(), message)
     })?;
-    tracing::warn!(ahead_s = held.ahead_ms / 1_000, "the jump of the clock was confirmed");
+    tracing::warn!(ahead_s = held.ahead_ms / 1_000, "clock jump confirmed; following the clock");
     Ok(Json(ConfirmedClock { ahead_ms: held.ahead_ms, now: convert::time(app.clock.now()) }))
 }

@@ -1,4 +1,4 @@
-//! Nodes on one database, and the shards they serve: as the database shows them, and what a person asks of them.
+//! Nodes on one database and the shards they serve: listing them, draining nodes, moving shards.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use driftq_api::cluster::{DrainNode, MoveShard, Node, Nodes, Shard, Shards};
 use driftq_api::error::details::{FailedPrecondition, Unavailable};
 use driftq_api::words::{NodeState, Outcome, ShardState};
 use driftq_api::{Time, schema};
-use driftq_core::ownership::{AdminError, ClusterView, NodeRow, Part, Shown};
+use driftq_core::ownership::{AdminError, ClusterRows, ClusterView, NodeRole, NodeRow};
 use driftq_core::{NodeId, ShardId, Timestamp};
 use driftq_storage::EngineError;
-use driftq_storage::postgres::Far;
+use driftq_storage::postgres::ShardProgress;
 
 use super::api_error::{ApiError, RETRY_AFTER_MS};
 use super::app::App;
@@ -20,27 +20,27 @@ use super::operation::{Missing, QueryForm, Unmet};
 use super::request::{ApiRequest, Nothing, Param, field};
 use crate::node::MembershipHandle;
 
-/// How long the database may take to show them.
+/// How long the database may take to answer.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// What the database shows, and what is made of it.
-struct Census {
+/// The cluster as stored in the database, and the view computed from it.
+struct ClusterSnapshot {
     me: NodeId,
-    shown: Shown,
+    cluster_rows: ClusterRows,
     view: ClusterView,
-    far: Vec<Far>,
+    progress: Vec<ShardProgress>,
 }
 
 fn membership(app: &App) -> Result<&MembershipHandle, ApiError> {
-    let message = "there is only this node: several share a database with --engine postgres";
+    let message = "this server is a single node; to run several, use --engine postgres";
     app.membership.as_ref().ok_or_else(|| ApiError::new(FailedPrecondition::default(), message))
 }
 
-async fn census(app: &App) -> Result<Census, ApiError> {
+async fn snapshot(app: &App) -> Result<ClusterSnapshot, ApiError> {
     let MembershipHandle { postgres, node, .. } = membership(app)?;
-    let (shown, far) =
-        postgres.census(WAIT).await.map_err(|error| unanswered(&error, Outcome::None))?;
-    Ok(Census { me: *node, view: shown.view(), shown, far })
+    let (cluster_rows, progress) =
+        postgres.snapshot(WAIT).await.map_err(|error| unanswered(&error, Outcome::None))?;
+    Ok(ClusterSnapshot { me: *node, view: cluster_rows.view(), cluster_rows, progress })
 }
 
 fn unanswered(error: &EngineError, outcome: Outcome) -> ApiError {
@@ -52,7 +52,7 @@ fn id(node: NodeId) -> String {
     format!("n_{:016x}", node.0)
 }
 
-/// The node of a text. One that is none is no node.
+/// Parses a node id. An invalid id is reported as an unknown node.
 fn node_of(text: &str) -> Result<NodeId, ApiError> {
     let number = text.strip_prefix("n_").and_then(|hex| u64::from_str_radix(hex, 16).ok());
     number.map(NodeId).filter(|node| id(*node) == text).ok_or_else(|| AdminError::NoNode.into())
@@ -62,18 +62,18 @@ fn time(at: Timestamp) -> Time {
     Time(at.0)
 }
 
-impl Census {
+impl ClusterSnapshot {
     fn node(&self, node: NodeId, row: &NodeRow) -> Node {
-        let held = self.shown.shards.iter().filter(|held| held.node == Some(node)).count();
+        let held = self.cluster_rows.shards.iter().filter(|held| held.node == Some(node)).count();
         Node {
             node: id(node),
             address: row.address.to_string(),
             version: row.version.to_string(),
             state: match self.view.nodes.get(&node).map(|view| view.part) {
-                Some(Part::Takes) => NodeState::Active,
-                Some(Part::Stops) => NodeState::Stopping,
-                Some(Part::Drained) => NodeState::Drained,
-                Some(Part::DuplicateAddress(_)) => NodeState::DuplicateAddress,
+                Some(NodeRole::Takes) => NodeState::Active,
+                Some(NodeRole::Stops) => NodeState::Stopping,
+                Some(NodeRole::Drained) => NodeState::Drained,
+                Some(NodeRole::DuplicateAddress(_)) => NodeState::DuplicateAddress,
                 None => NodeState::Gone,
             },
             shards: held as u32,
@@ -87,7 +87,7 @@ impl Census {
     fn shard(&self, number: usize) -> Option<Shard> {
         let held = self.view.shards.get(number)?;
         let holder = held.node.and_then(|node| self.view.nodes.get(&node));
-        let far = self.far.get(number);
+        let progress = self.progress.get(number);
         Some(Shard {
             shard: number as u32,
             state: match (held.node, holder) {
@@ -98,15 +98,15 @@ impl Census {
             node: held.node.map(id),
             address: holder.map(|node| node.address.to_string()),
             epoch: held.epoch.0,
-            since: far.and_then(|far| far.since).map(time),
-            batch: far.map_or(0, |far| far.batch.0),
-            // On a node that is gone it is put nowhere.
+            since: progress.and_then(|progress| progress.since).map(time),
+            batch: progress.map_or(0, |progress| progress.batch.0),
+            // A pin to a node that is no longer alive has no effect.
             pinned_to: held.pinned_to.filter(|node| self.view.nodes.contains_key(node)).map(id),
         })
     }
 }
 
-/// The nodes of this storage.
+/// Lists the nodes of this storage.
 #[utoipa::path(
     get, path = "/v1/nodes", operation_id = "list_nodes", tag = "cluster",
     responses((status = 200, description = "the nodes, by address", body = Nodes), Unmet),
@@ -115,9 +115,9 @@ pub(crate) async fn nodes(
     State(app): State<App>,
     _: Input<Nothing>,
 ) -> Result<Json<Nodes>, ApiError> {
-    let census = census(&app).await?;
-    let rows = census.shown.nodes.iter();
-    let mut nodes: Vec<Node> = rows.map(|(node, row)| census.node(*node, row)).collect();
+    let snapshot = snapshot(&app).await?;
+    let rows = snapshot.cluster_rows.nodes.iter();
+    let mut nodes: Vec<Node> = rows.map(|(node, row)| snapshot.node(*node, row)).collect();
     nodes.sort_by(|one, other| (&one.address, &one.node).cmp(&(&other.address, &other.node)));
     Ok(Json(Nodes { nodes }))
 }
@@ -126,7 +126,7 @@ impl ApiRequest for DrainNode {
     const QUERY: &'static [Param] = &[];
 }
 
-/// Has a node give its shards up and take none.
+/// Drains a node: it gives up its shards and claims no others.
 #[utoipa::path(
     post, path = "/v1/nodes/{node}/drain", operation_id = "drain_node", tag = "cluster",
     params(("node" = schema::NodeId, Path)),
@@ -141,7 +141,7 @@ pub(crate) async fn drain(
     set_drained(&app, &node, true).await
 }
 
-/// Lets a node take shards again.
+/// Ends the drain of a node, so that it claims shards again.
 #[utoipa::path(
     post, path = "/v1/nodes/{node}/undrain", operation_id = "undrain_node", tag = "cluster",
     params(("node" = schema::NodeId, Path)),
@@ -157,21 +157,21 @@ pub(crate) async fn undrain(
 }
 
 async fn set_drained(app: &App, node: &str, drained: bool) -> Result<Json<Node>, ApiError> {
-    let before = census(app).await?;
+    let before = snapshot(app).await?;
     let node = node_of(node)?;
     if drained {
         before.view.may_drain(node)?
     } else {
         before.view.may_undrain(node)?
     }
-    let told = membership(app)?.postgres.drain(node, drained).await;
-    told.map_err(|error| unanswered(&error, Outcome::Unknown))?;
-    let after = census(app).await?;
-    let row = after.shown.nodes.get(&node).ok_or(AdminError::NoNode)?;
+    let result = membership(app)?.postgres.drain(node, drained).await;
+    result.map_err(|error| unanswered(&error, Outcome::Unknown))?;
+    let after = snapshot(app).await?;
+    let row = after.cluster_rows.nodes.get(&node).ok_or(AdminError::NoNode)?;
     Ok(Json(after.node(node, row)))
 }
 
-/// The shards of this storage.
+/// Lists the shards of this storage.
 #[utoipa::path(
     get, path = "/v1/shards", operation_id = "list_shards", tag = "cluster",
     responses((status = 200, description = "the shards, in order", body = Shards), Unmet),
@@ -180,8 +180,8 @@ pub(crate) async fn shards(
     State(app): State<App>,
     _: Input<Nothing>,
 ) -> Result<Json<Shards>, ApiError> {
-    let census = census(&app).await?;
-    let shards = (0..).map_while(|number| census.shard(number)).collect();
+    let snapshot = snapshot(&app).await?;
+    let shards = (0..).map_while(|number| snapshot.shard(number)).collect();
     Ok(Json(Shards { shards }))
 }
 
@@ -189,7 +189,7 @@ impl ApiRequest for MoveShard {
     const QUERY: &'static [Param] = &[field("node")];
 }
 
-/// Puts a shard on a node, where it stays while that takes part.
+/// Moves a shard to a node, where it stays while that node is active.
 #[utoipa::path(
     post, path = "/v1/shards/{shard}/move", operation_id = "move_shard", tag = "cluster",
     params(("shard" = u32, Path), QueryForm<MoveShard>),
@@ -201,12 +201,12 @@ pub(crate) async fn put(
     Path(shard): Path<String>,
     input: Input<MoveShard>,
 ) -> Result<Json<Shard>, ApiError> {
-    let before = census(&app).await?;
+    let before = snapshot(&app).await?;
     let shard = ShardId(shard.parse().map_err(|_| AdminError::NoShard)?);
     let node = input.body.node.as_deref().map(node_of).transpose()?;
     before.view.may_put(shard, node)?;
-    let told = membership(&app)?.postgres.put(shard, node).await;
-    told.map_err(|error| unanswered(&error, Outcome::Unknown))?;
-    let after = census(&app).await?.shard(shard.0 as usize);
+    let result = membership(&app)?.postgres.put(shard, node).await;
+    result.map_err(|error| unanswered(&error, Outcome::Unknown))?;
+    let after = snapshot(&app).await?.shard(shard.0 as usize);
     Ok(Json(after.ok_or(AdminError::NoShard)?))
 }

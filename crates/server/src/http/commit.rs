@@ -1,4 +1,4 @@
-//! One atomic commit: the end of a delivery, the outcomes of its effects, the next steps.
+//! Atomic commit: settles a delivery, finishes its effects, and produces the next messages.
 
 use axum::Json;
 use axum::extract::State;
@@ -20,12 +20,12 @@ impl ApiRequest for CommitRequest {
     const QUERY: &'static [Param] = &[];
 }
 
-/// Settles a delivery, finishes its effects and produces what follows, all or nothing.
+/// Settles a delivery, finishes its effects and produces the next messages, all or nothing.
 #[utoipa::path(
     post, path = "/v1/commit", operation_id = "commit", tag = "effects",
     request_body = CommitRequest,
     responses(
-        (status = 200, description = "all of it is done", body = Committed),
+        (status = 200, description = "committed", body = Committed),
         Missing, Uncommitted, Conflicting,
     ),
 )]
@@ -38,7 +38,7 @@ pub(crate) async fn commit(
     let receipt = |CommitReceipt { topic, receipt }: CommitReceipt| {
         let topic = topic.to_string();
         match receipt {
-            Some(receipt) => Produced::Stored(produce::shown(topic, receipt)),
+            Some(receipt) => Produced::Stored(produce::wire_receipt(topic, receipt)),
             None => Produced::Queued(Queued {
                 status: QueuedStatus::Queued,
                 topic,
@@ -50,18 +50,21 @@ pub(crate) async fn commit(
     Ok(Json(Committed { status: CommittedStatus::Committed, repeated, produced }))
 }
 
-fn commit_of(app: &App, asked: CommitRequest) -> Result<Commit, ApiError> {
-    let CommitRequest { token, settle, reason, delay_ms, dead_letter, effects, .. } = asked;
-    let (produce, pointers, result) = (asked.produce, asked.pointers, asked.result);
+fn commit_of(app: &App, request: CommitRequest) -> Result<Commit, ApiError> {
+    let CommitRequest { token, settle, reason, delay_ms, dead_letter, effects, .. } = request;
+    let (produce, pointers, result) = (request.produce, request.pointers, request.result);
     let has_nack = reason.is_some() || delay_ms.is_some() || dead_letter.is_some();
     let reason = reason.filter(|reason| !reason.is_empty()).map(Into::into);
     let ending = match (settle.unwrap_or(CommitSettle::Ack), dead_letter.unwrap_or(false)) {
         (CommitSettle::Ack, _) if has_nack => {
-            return Err(ApiError::invalid("", "reason, delay_ms and dead_letter belong to a nack"));
+            return Err(ApiError::invalid(
+                "",
+                "reason, delay_ms and dead_letter are only allowed with settle: nack",
+            ));
         }
         (CommitSettle::Ack, _) => Ending::Ack,
         (CommitSettle::Nack, true) if delay_ms.is_some() => {
-            return Err(ApiError::invalid("delay_ms", "a nack with dead_letter has no delay"));
+            return Err(ApiError::invalid("delay_ms", "is not allowed with dead_letter"));
         }
         (CommitSettle::Nack, true) => Ending::Final(reason),
         (CommitSettle::Nack, false) => {

@@ -1,10 +1,10 @@
 //! The open connections of a server, in the order in which they are closed for new ones.
 //!
 //! 1. At most `limit` connections are open.
-//! 2. A connection with a request in flight is never closed for a new one, and neither is one whose first bytes have not
-//!    been looked at: they may be a request.
-//! 3. Of the others, the connection that has gone longest without a complete request is closed first. A connection
-//!    without any request counts from when it was accepted.
+//! 2. A connection with a request in flight is never closed for a new one. Neither is a connection
+//!    whose first bytes have not been read yet, because they may be a request.
+//! 3. Of the others, the connection that has gone longest without a complete request is closed
+//!    first. A connection without any request counts from when it was accepted.
 //!
 //! A request is in flight from the end of its headers to the end of its answer.
 
@@ -23,9 +23,9 @@ pub(super) struct Connections {
 
 #[derive(Default)]
 struct State {
-    /// The last number given to a connection or to a place in the order.
+    /// The last number assigned to a connection or to a position in the order.
     last: u64,
-    /// Connections whose first bytes have not been looked at.
+    /// Connections whose first bytes have not been read.
     unheard: usize,
     open: HashMap<u64, Entry>,
     /// Connections without a request in flight, in the order in which they are closed.
@@ -34,7 +34,7 @@ struct State {
 
 /// One open connection.
 struct Entry {
-    /// Its key in `idle`, while it is there.
+    /// The key in `idle`, while the connection is idle.
     place: u64,
     in_flight: usize,
     idle_since: Instant,
@@ -47,7 +47,7 @@ impl State {
         self.last
     }
 
-    /// Forgets the connection that is first in the order, and tells its task.
+    /// Removes the first connection in the order, and notifies its task.
     fn close_first(&mut self) -> bool {
         let Some((_, id)) = self.idle.pop_first() else { return false };
         if let Some(entry) = self.open.remove(&id) {
@@ -62,14 +62,14 @@ impl Connections {
         Arc::new(Connections { limit, state: Mutex::default() })
     }
 
-    /// Counts a new connection. When the server is full, another one is closed for it.
+    /// Counts a new connection. If the limit is reached, another connection is closed for it.
     pub(super) fn admit(self: &Arc<Self>) -> Result<Admitted, Full> {
         let mut state = self.state();
         if state.open.len() >= self.limit && !state.close_first() {
-            return Err(if state.unheard > 0 { Full::Unheard } else { Full::InFlight });
+            return Err(if state.unheard > 0 { Full::Silent } else { Full::InFlight });
         }
         let (id, close) = (state.next(), Arc::new(Notify::new()));
-        // Until it is heard it counts as if it had a request in flight.
+        // Until its first bytes are read, it counts as if it had a request in flight.
         let (place, idle_since) = (0, Instant::now());
         state.open.insert(id, Entry { place, in_flight: 1, idle_since, close: close.clone() });
         state.unheard += 1;
@@ -78,7 +78,7 @@ impl Connections {
         Ok(Admitted { connection, close, first })
     }
 
-    /// Closes the connection that is first in the order, if there is one.
+    /// Closes the first connection in the order, if there is one.
     pub(super) fn close_first(&self) {
         self.state().close_first();
     }
@@ -89,16 +89,16 @@ impl Connections {
     }
 }
 
-/// Why none is closed for a new one.
+/// Why no connection can be closed for a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Full {
-    /// Some have not been heard yet: one of them may be closed in a moment.
-    Unheard,
+    /// The first bytes of some have not been read yet. One of them may be closed in a moment.
+    Silent,
     /// All have a request in flight.
     InFlight,
 }
 
-/// An open connection, as its task holds it. Dropped, it is no longer counted.
+/// An open connection, held by its task. Dropping it ends the count.
 pub(super) struct Admitted {
     connection: Connection,
     close: Arc<Notify>,
@@ -110,14 +110,15 @@ impl Admitted {
         &self.connection
     }
 
-    /// Its first bytes have been looked at. Without a request in flight it can be closed for another from now on.
-    pub(super) fn heard(&mut self) {
+    /// Records that the first bytes were read. From now on, the connection can be closed for
+    /// another one while it has no request in flight.
+    pub(super) fn first_bytes_read(&mut self) {
         if self.first.take().is_some() {
             self.connection.all.state().unheard -= 1;
         }
     }
 
-    /// Waits until the connection must be closed for another.
+    /// Waits until the connection must be closed for another one.
     pub(super) async fn closed(&self) {
         self.close.notified().await;
     }
@@ -125,7 +126,7 @@ impl Admitted {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.heard();
+        self.first_bytes_read();
         let mut state = self.connection.all.state();
         if let Some(entry) = state.open.remove(&self.connection.id) {
             state.idle.remove(&entry.place);
@@ -133,7 +134,7 @@ impl Drop for Admitted {
     }
 }
 
-/// Names an open connection.
+/// A handle to an open connection.
 #[derive(Clone)]
 pub(super) struct Connection {
     id: u64,
@@ -141,7 +142,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Begins a request. None: the connection is being closed, and the request must not be served.
+    /// Starts a request. Returns `None` if the connection is being closed; the request must not be
+    /// served then.
     pub(super) fn begin(&self) -> Option<InFlight> {
         let mut state = self.all.state();
         let state = &mut *state;
@@ -156,7 +158,7 @@ impl Connection {
         loop {
             let idle_since = match self.all.state().open.get(&self.id) {
                 Some(entry) if entry.in_flight == 0 => entry.idle_since,
-                // Looked at again after `limit`.
+                // Checked again after `limit`.
                 Some(_) => Instant::now(),
                 None => return,
             };
@@ -169,7 +171,7 @@ impl Connection {
     }
 }
 
-/// A request in flight. Dropped, it is complete.
+/// A request in flight. Dropping it completes the request.
 pub(super) struct InFlight(Connection);
 
 impl Drop for InFlight {
@@ -195,7 +197,7 @@ mod tests {
 
     fn admit(all: &Arc<Connections>) -> Admitted {
         let mut admitted = all.admit().unwrap_or_else(|full| panic!("{full:?}"));
-        admitted.heard();
+        admitted.first_bytes_read();
         admitted
     }
 
@@ -207,11 +209,11 @@ mod tests {
     fn the_one_without_a_request_for_longest_is_closed() {
         let all = Connections::new(3);
         let [first, second, third] = [(); 3].map(|()| admit(&all));
-        // The first completes a request: now the second has waited for longest.
+        // The first completes a request, so the second has now waited longest.
         drop(first.connection().begin());
         let fourth = admit(&all);
         assert!(is_closed(&second) && !is_closed(&first) && !is_closed(&third));
-        assert!(second.connection().begin().is_none(), "it serves nothing any more");
+        assert!(second.connection().begin().is_none(), "it accepts no more requests");
         let fifth = admit(&all);
         assert!(is_closed(&third) && !is_closed(&first));
         drop([second, third]);
@@ -224,7 +226,7 @@ mod tests {
         let all = Connections::new(2);
         let [one, two] = [(); 2].map(|()| admit(&all));
         let requests = [one.connection(), one.connection(), two.connection()];
-        let [first, second, third] = requests.map(|of| of.begin().expect("it is open"));
+        let [first, second, third] = requests.map(|of| of.begin().expect("the connection is open"));
         assert_eq!(all.admit().err(), Some(Full::InFlight));
         drop(first);
         assert_eq!(all.admit().err(), Some(Full::InFlight), "another request of it is in flight");
@@ -236,11 +238,11 @@ mod tests {
     #[test]
     fn none_is_closed_before_it_was_heard() {
         let all = Connections::new(1);
-        let Ok(mut one) = all.admit() else { panic!("there is room") };
-        assert_eq!(all.admit().err(), Some(Full::Unheard));
+        let Ok(mut one) = all.admit() else { panic!("the limit is not reached") };
+        assert_eq!(all.admit().err(), Some(Full::Silent));
         let request = one.connection().begin();
-        one.heard();
-        assert_eq!(all.admit().err(), Some(Full::InFlight), "it was a request");
+        one.first_bytes_read();
+        assert_eq!(all.admit().err(), Some(Full::InFlight), "its request is in flight");
         drop(request);
         let _two = admit(&all);
         assert!(is_closed(&one));

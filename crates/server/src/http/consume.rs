@@ -18,12 +18,12 @@ use super::counted::Counted;
 use super::input::Input;
 use super::operation::{Missing, Query, QueryForm};
 use super::request::{ApiRequest, Param, alias, field};
-use super::session::Connection;
+use super::session::ConsumerConnection;
 use crate::node::Node;
 
-/// Unsettled deliveries a stream may hold that does not say how many.
+/// The default number of unsettled deliveries that a stream may hold.
 const PREFETCH: u32 = 2;
-/// The most bytes of one chunk, about.
+/// Approximate maximum of the bytes per chunk.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 impl ApiRequest for Consume {
@@ -38,11 +38,11 @@ impl ApiRequest for Consume {
     ];
 }
 
-/// Deliveries as they come, one a line.
+/// Streams deliveries, one per line.
 #[utoipa::path(
     get, path = "/v1/consume", operation_id = "consume_by_query", tag = "messages",
     params(Query<Consume>),
-    responses((status = 200, description = "one delivery a line", body = Delivery<'static>, content_type = "application/x-ndjson"), Missing),
+    responses((status = 200, description = "one delivery per line", body = Delivery<'static>, content_type = "application/x-ndjson"), Missing),
 )]
 pub(crate) async fn by_query(
     State(app): State<App>,
@@ -52,12 +52,12 @@ pub(crate) async fn by_query(
     stream(&app, remote, input.body).await
 }
 
-/// Deliveries as they come, one a line.
+/// Streams deliveries, one per line.
 #[utoipa::path(
     post, path = "/v1/consume", operation_id = "consume", tag = "messages",
     params(QueryForm<Consume>),
     request_body = Consume,
-    responses((status = 200, description = "one delivery a line", body = Delivery<'static>, content_type = "application/x-ndjson"), Missing),
+    responses((status = 200, description = "one delivery per line", body = Delivery<'static>, content_type = "application/x-ndjson"), Missing),
 )]
 pub(crate) async fn by_body(
     State(app): State<App>,
@@ -67,8 +67,12 @@ pub(crate) async fn by_body(
     stream(&app, remote, input.body).await
 }
 
-async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Response<Body>, ApiError> {
-    let Consume { topic, group, owner, lease_ms, prefetch, start } = asked;
+async fn stream(
+    app: &App,
+    remote: SocketAddr,
+    request: Consume,
+) -> Result<Response<Body>, ApiError> {
+    let Consume { topic, group, owner, lease_ms, prefetch, start } = request;
     let start = convert::start(start);
     let share = app.consumer_share()?;
     let credit_bytes = share.credit_bytes(app.limits.stream_bytes);
@@ -82,14 +86,14 @@ async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Respons
         start,
         peer: Peer { kind: PeerKind::Stream, remote: remote.to_string().into() },
     };
-    let connection = Connection::open(app, share.clone(), join, Session::stream).await?;
+    let connection = ConsumerConnection::open(app, share.clone(), join, Session::stream).await?;
     let chunk_bytes = CHUNK_BYTES.min(credit_bytes as usize);
     let (node, draining) = (app.node.clone(), app.draining.clone());
     let stream = Stream { connection, node, draining, chunk_bytes };
     let (demands, demanded) = mpsc::channel(1);
     tokio::spawn(stream.run(demanded));
     let body = Body::from_stream(futures_util::stream::unfold(demands, next_chunk));
-    // A chunk may wait in the HTTP layer when the stream is over.
+    // A chunk may still be queued in the HTTP layer after the stream has ended.
     let mut response = Response::new(Body::new(Counted { body, _held: share }));
     let headers = response.headers_mut();
     headers.insert(
@@ -100,11 +104,11 @@ async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Respons
     Ok(response)
 }
 
-/// The client can take a chunk: where to send it.
+/// A demand for the next chunk: the channel to send it to.
 type Demand = oneshot::Sender<Bytes>;
 
-/// Asks for a chunk. The HTTP layer does so when it has written the chunk before: with HTTP/2, when the client has
-/// granted room for it.
+/// Requests a chunk. The HTTP layer does this after it has written the previous chunk. Over HTTP/2,
+/// that is when the client has granted window for it.
 async fn next_chunk(
     demands: mpsc::Sender<Demand>,
 ) -> Option<(Result<Bytes, std::convert::Infallible>, mpsc::Sender<Demand>)> {
@@ -113,24 +117,26 @@ async fn next_chunk(
     Some((Ok(chunk.await.ok()?), demands))
 }
 
-/// A stream of deliveries, in a task of its own: it goes on while the client takes nothing, and so notices.
+/// A stream of deliveries in its own task, which keeps running, and so detects it, while the client
+/// reads nothing.
 struct Stream {
-    connection: Connection,
+    connection: ConsumerConnection,
     node: Node,
     draining: watch::Receiver<bool>,
-    /// Bytes of one chunk, about.
+    /// Approximate bytes per chunk.
     chunk_bytes: usize,
 }
 
 impl Stream {
-    /// Answers one demand after the other. Ends with the client, with the server, or when the client has taken nothing
-    /// for too long.
+    /// Answers demands one after the other. Ends when the client disconnects, when the server
+    /// drains, or when the client has read nothing for too long.
     async fn run(mut self, mut demanded: mpsc::Receiver<Demand>) {
         loop {
             let mut demand = tokio::select! {
                 demand = demanded.recv() => match demand {
                     Some(demand) => demand,
-                    // The HTTP layer had no room for another chunk: the client has not taken the last one.
+                    // The HTTP layer could not accept another chunk, so the client has not received
+                    // the last one.
                     None => return self.connection.give_back_unconfirmed(),
                 },
                 () = self.connection.stalled() => return self.connection.give_back_unconfirmed(),
@@ -149,7 +155,7 @@ impl Stream {
         }
     }
 
-    /// A line, and what is there without waiting.
+    /// Writes a line, and the deliveries that are available without waiting.
     fn chunk(&mut self, line: Line) -> Bytes {
         let mut chunk = Vec::new();
         match line {
@@ -168,7 +174,7 @@ impl Stream {
 
     fn write(&self, chunk: &mut Vec<u8>, delivery: &driftq_core::change::Delivery) {
         let line = convert::delivery(delivery, self.node.minter());
-        serde_json::to_writer(&mut *chunk, &line).expect("a delivery is plain");
+        serde_json::to_writer(&mut *chunk, &line).expect("a delivery always serializes");
         chunk.push(b'\n');
     }
 }

@@ -1,4 +1,4 @@
-//! Between the words of the wire and the words of the core.
+//! Conversions between types of the wire and types of the core.
 
 use std::borrow::Cow;
 
@@ -46,7 +46,7 @@ pub(crate) fn envelope(envelope: WireEnvelope) -> Envelope {
     }
 }
 
-/// None where there is nothing to say.
+/// Returns `None` for an empty envelope.
 pub(crate) fn wire_envelope(envelope: &Envelope) -> Option<WireEnvelope> {
     if *envelope == Envelope::default() {
         return None;
@@ -123,7 +123,7 @@ fn trace(trace: &Trace) -> wire::Trace<'_> {
     wire::Trace { traceparent: &trace.parent, tracestate: trace.state.as_deref() }
 }
 
-/// On a dead letter: how it died.
+/// How a dead letter died; `None` for other messages.
 pub(crate) fn death(message: &Message) -> Option<Death> {
     let death = message.death.as_deref()?;
     Some(Death {
@@ -146,7 +146,7 @@ pub(crate) fn death(message: &Message) -> Option<Death> {
     })
 }
 
-/// Where a group begins.
+/// The position at which a group starts.
 pub(crate) fn start(start: Option<group::Start>) -> Start {
     match start {
         None | Some(group::Start::Earliest) => Start::Earliest,
@@ -250,7 +250,7 @@ pub(crate) fn doubt(doubt: &effect::Doubt) -> driftq_api::effect::Doubt {
     }
 }
 
-/// A pointer as a list has it.
+/// Converts a pointer for a list.
 pub(super) fn pointer(pointer: command::Pointer) -> driftq_api::pointer::Pointer {
     let command::Pointer { name, location, checksum, committed_at, message, attempt, group: _ } =
         pointer;
@@ -262,6 +262,6 @@ pub(super) fn pointer(pointer: command::Pointer) -> driftq_api::pointer::Pointer
         location: location.to_string(),
         checksum: checksum.map(|checksum| checksum.to_string()),
         committed_at: time(committed_at),
-        message: driftq_api::pointer::PointedBy { id: message.to_string(), attempt },
+        message: driftq_api::pointer::PointerSource { id: message.to_string(), attempt },
     }
 }

@@ -1,16 +1,17 @@
-//! Requests of web pages.
+//! Requests from web pages.
 //!
-//! 1. A request that a browser sends for a page is rejected unless the page's origin is allowed. The browser shows
-//!    it by `Origin`, or, where it sends none (`<img>`, `<script>`, a link), by `Sec-Fetch-Site`.
-//! 2. These headers only reject. No header of a browser replaces the key.
-//! 3. An allowed origin gets the headers of CORS with every answer, errors included, and its preflight requests are
-//!    answered without a key: a browser sends none with them.
+//! 1. A request that a browser sends for a page is rejected unless the page's origin is allowed.
+//!    The browser reports the origin in `Origin`, or, if it sends none (`<img>`, `<script>`, a
+//!    link), in `Sec-Fetch-Site`.
+//! 2. These headers can only cause a rejection. No header of a browser replaces the key.
+//! 3. An allowed origin gets the CORS headers with every answer, including errors. Its preflight
+//!    requests are answered without a key, because a browser sends none with them.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Sent by the user, from the address bar or a bookmark, or by a page of this server, of which there is none.
+/// Sent by the user (address bar, bookmark), or by a page of this server, which has no pages.
 const NOT_A_PAGE: [&str; 2] = ["none", "same-origin"];
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 /// Headers that routes read.
@@ -43,7 +44,8 @@ impl AllowedOrigins {
         (!self.rejects(headers)).then(|| origin.clone())
     }
 
-    /// Lets a script of `origin` read the answer. Caches must keep answers to different origins apart.
+    /// Lets a script of `origin` read the answer. Caches must keep answers to different origins
+    /// apart.
     pub(super) fn mark(&self, origin: Option<HeaderValue>, headers: &mut HeaderMap) {
         if !self.0.is_empty() {
             headers.append(header::VARY, HeaderValue::from_static("origin"));
@@ -56,14 +58,14 @@ impl AllowedOrigins {
     }
 }
 
-/// Whether a browser asks what a page may send.
+/// Whether the request is a CORS preflight.
 pub(super) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS
         && headers.contains_key(header::ORIGIN)
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// What a page of an allowed origin may send.
+/// Answers a preflight: the methods and headers that a page of an allowed origin may send.
 pub(super) fn preflight() -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),

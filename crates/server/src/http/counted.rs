@@ -1,4 +1,4 @@
-//! An answer that counts in the memory budget until the client has taken it.
+//! An answer that counts against the memory budget until the client has received it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 
-/// The body of such an answer, and what it holds of the budget.
+/// The body of an answer, and its share of the budget.
 pub(super) struct Counted<T> {
     pub(super) body: Body,
     pub(super) _held: T,

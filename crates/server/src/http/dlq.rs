@@ -1,4 +1,4 @@
-//! Dead letters: looking, giving back, throwing away. Many slices of the core's make one call.
+//! Dead letters: list, redrive, purge. One call runs many slices of the core.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use axum::extract::{Path, State};
 use axum::http::Response;
 use driftq_api::Time;
 use driftq_api::dlq::{
-    Comeback, DeadLetter as WireLetter, DeadLetters as WireLetters, ErrorCount, Filter, Place,
-    Purge as PurgeRequest, Purged, Redrive as RedriveRequest, Redriven, RedrivenOne,
+    DeadLetter as WireLetter, DeadLetters as WireLetters, ErrorCount, Filter, Place,
+    Purge as PurgeRequest, Purged, Redrive as RedriveRequest, RedriveInfo, Redriven, RedrivenOne,
 };
 use driftq_api::error::details::FailedPrecondition;
 use driftq_api::number::{Integer, Limit};
@@ -33,18 +33,19 @@ use super::request::{ApiRequest, Param, field};
 use super::words::ToCore;
 use super::{bulk, convert, off_runtime};
 
-/// Rows that one call looks at.
+/// Maximum number of rows that one call scans.
 const SCAN_MAX: u64 = 10_000;
-/// Rows that a summary or a purge looks at.
+/// Maximum number of rows that a summary or a purge scans.
 const COUNT_MAX: u64 = 100_000;
-/// Dead letters that are redriven at a time: each is read as a whole, and may be large.
+/// Number of dead letters that are redriven at a time. Each one is loaded completely and may be
+/// large.
 const REDRIVEN_TOGETHER: usize = 32;
-/// Errors that a summary names.
+/// Maximum number of errors in a summary.
 const ERRORS_MAX: usize = 10;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ListQuery {
+pub(crate) struct DeadLetterQuery {
     group: Option<String>,
     reason: Option<DeathReason>,
     tenant_id: Option<String>,
@@ -62,7 +63,7 @@ pub(crate) struct ListQuery {
     cursor: Option<String>,
 }
 
-impl ApiRequest for ListQuery {
+impl ApiRequest for DeadLetterQuery {
     const QUERY: &'static [Param] = &[
         field("group"),
         field("reason"),
@@ -99,25 +100,26 @@ fn filter(filter: Filter, state: DeadState) -> DeadFilter {
     }
 }
 
-/// A walk over the dead letters of a topic, newest first.
+/// Iterates over the dead letters of a topic, newest first.
 struct Walk<'a> {
     app: &'a App,
     topic: TopicName,
     filter: DeadFilter,
     with_messages: bool,
-    /// Where it goes on; `None`: it has come to the end.
+    /// Where the walk continues; `None` at the end.
     below: Option<Option<u64>>,
     scanned: u64,
 }
 
 impl<'a> Walk<'a> {
-    /// From the newest on, without the messages themselves.
+    /// Starts at the newest dead letter, without loading messages.
     fn new(app: &'a App, topic: &TopicName, filter: DeadFilter) -> Walk<'a> {
         let below = Some(None);
         Walk { app, topic: topic.clone(), filter, with_messages: false, below, scanned: 0 }
     }
 
-    /// Up to `limit` letters, after looking at no more than `scan` rows and bringing no more messages than a page has.
+    /// Returns up to `limit` dead letters. Stops after `scan` rows, or when the messages fill a
+    /// page.
     async fn take(&mut self, limit: usize, scan: u64) -> Result<Vec<DeadLetter>, ApiError> {
         let (mut found, mut bytes) = (Vec::new(), 0);
         while let Some(below) = self.below
@@ -143,29 +145,30 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Dead letters of a topic.
+/// Lists the dead letters of a topic, newest first.
 #[utoipa::path(
     get, path = "/v1/dlq/{topic}", operation_id = "list_dead_letters", tag = "dead letters",
-    params(("topic" = schema::TopicName, Path), Query<ListQuery>),
-    responses((status = 200, description = "newest first", body = WireLetters<'static>), Missing),
+    params(("topic" = schema::TopicName, Path), Query<DeadLetterQuery>),
+    responses((status = 200, description = "a page of dead letters", body = WireLetters<'static>), Missing),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
     Path(topic): Path<String>,
-    input: Input<ListQuery>,
+    input: Input<DeadLetterQuery>,
 ) -> Result<Response<Body>, ApiError> {
-    let asked = input.body;
-    let state = asked.state.map_or(DeadState::Dead, ToCore::core);
-    let limit = limit(asked.limit);
-    let below = match &asked.cursor {
+    let request = input.body;
+    let state = request.state.map_or(DeadState::Dead, ToCore::core);
+    let limit = limit(request.limit);
+    let below = match &request.cursor {
         Some(cursor) => {
             let seq = from_cursor(cursor)?.parse().ok();
-            Some(seq.ok_or_else(|| ApiError::invalid("cursor", "not a cursor of this list"))?)
+            Some(seq.ok_or_else(|| ApiError::invalid("cursor", "is not a cursor of this list"))?)
         }
         None => None,
     };
-    let (group, reason, tenant_id) = (asked.group, asked.reason, asked.tenant_id);
-    let (run_id, error, since, until) = (asked.run_id, asked.error, asked.since, asked.until);
+    let (group, reason, tenant_id) = (request.group, request.reason, request.tenant_id);
+    let (run_id, error, since, until) =
+        (request.run_id, request.error, request.since, request.until);
     let given = Filter { group, reason, tenant_id, run_id, error, since, until };
     let filter = filter(given, state);
     let topic = topic_name(&topic);
@@ -174,7 +177,7 @@ pub(crate) async fn list(
     let room = pagination::room(&app).await?;
     let letters = walk.take(limit, SCAN_MAX).await?;
     let next_cursor = walk.below.flatten().map(|seq| to_cursor(&seq.to_string()));
-    let (total, by_error) = match asked.summary {
+    let (total, by_error) = match request.summary {
         Some(true) => {
             let (total, by_error) = summary(&app, topic, filter).await?;
             (Some(total), Some(by_error))
@@ -184,15 +187,15 @@ pub(crate) async fn list(
     let messages = letters.iter().filter_map(|letter| letter.message.as_deref());
     let bytes = messages.map(|message| message.size()).sum::<u64>() as usize;
     let write = move || {
-        let dead_letters = letters.iter().filter_map(shown).collect();
+        let dead_letters = letters.iter().filter_map(wire_letter).collect();
         let page = WireLetters { dead_letters, total, by_error, next_cursor };
         off_runtime::json(&page, letters.len(), bytes)
     };
     pagination::answer(bytes, room, write).await
 }
 
-/// One that was purged while it was being looked at is not shown.
-fn shown(letter: &DeadLetter) -> Option<WireLetter<'_>> {
+/// Returns `None` for a dead letter that was purged meanwhile.
+fn wire_letter(letter: &DeadLetter) -> Option<WireLetter<'_>> {
     let message = letter.message.as_deref()?;
     Some(WireLetter {
         id: letter.id.to_string(),
@@ -204,7 +207,7 @@ fn shown(letter: &DeadLetter) -> Option<WireLetter<'_>> {
             Some(_) => DeadLetterState::Redriven,
             None => DeadLetterState::Dead,
         },
-        redriven: letter.row.redriven.as_ref().map(|redriven| Comeback {
+        redriven: letter.row.redriven.as_ref().map(|redriven| RedriveInfo {
             by: redriven.by.to_string(),
             reason: redriven.reason.to_string(),
             at: Time(redriven.at.0),
@@ -213,7 +216,7 @@ fn shown(letter: &DeadLetter) -> Option<WireLetter<'_>> {
     })
 }
 
-/// How many there are, and of what.
+/// Counts the dead letters, in total and by error.
 async fn summary(
     app: &App,
     topic: TopicName,
@@ -239,7 +242,7 @@ async fn summary(
     Ok((total, counts))
 }
 
-/// The ones that were named, as ids or as what is wrong with them.
+/// Parses the ids, each with its own error.
 fn ids(texts: &[String]) -> Vec<Result<MessageId, ApiError>> {
     let id = |text: &String| {
         text.parse::<MessageId>().map_err(|error| ApiError::invalid("ids", error.to_string()))
@@ -247,12 +250,12 @@ fn ids(texts: &[String]) -> Vec<Result<MessageId, ApiError>> {
     texts.iter().map(id).collect()
 }
 
-/// Gives dead letters back to the group that failed.
+/// Redrives dead letters to the group in which they failed.
 #[utoipa::path(
     post, path = "/v1/dlq/{topic}/redrive", operation_id = "redrive", tag = "dead letters",
     params(("topic" = schema::TopicName, Path)),
     request_body = RedriveRequest,
-    responses((status = 200, description = "each stands alone", body = Redriven), Missing),
+    responses((status = 200, description = "one result per dead letter", body = Redriven), Missing),
 )]
 pub(crate) async fn redrive(
     State(app): State<App>,
@@ -264,17 +267,17 @@ pub(crate) async fn redrive(
     let topic = topic_name(&topic);
     let named = match (given, by_filter) {
         (Some(given), None) if limit.is_none() => ids(&given),
-        (Some(_), None) => return Err(ApiError::invalid("limit", "it belongs to a filter")),
+        (Some(_), None) => return Err(ApiError::invalid("limit", "is only allowed with filter")),
         (None, Some(by_filter)) => {
             let limit = limit.map_or(REDRIVE_MAX, |limit| limit.get() as usize);
             let filter = filter(by_filter, DeadState::Dead);
             let mut walk = Walk::new(&app, &topic, filter);
-            // They come back in the order in which they died.
+            // Redriven in the order in which they died.
             let letters = walk.take(limit, COUNT_MAX).await?.into_iter().rev();
             letters.map(|letter| Ok(letter.id)).collect()
         }
         (Some(_), Some(_)) | (None, None) => {
-            return Err(ApiError::invalid("ids", "send ids or filter, one of them"));
+            return Err(ApiError::invalid("ids", "send either ids or filter"));
         }
     };
     let matched = named.len();
@@ -318,12 +321,12 @@ fn place(id: MessageId) -> Place {
     Place { partition: id.lane.partition(), offset: id.offset, id: id.to_string() }
 }
 
-/// Throws dead letters away; `confirm` is how many.
+/// Deletes dead letters permanently. `confirm` must be their number.
 #[utoipa::path(
     post, path = "/v1/dlq/{topic}/purge", operation_id = "purge", tag = "dead letters",
     params(("topic" = schema::TopicName, Path)),
     request_body = PurgeRequest,
-    responses((status = 200, description = "gone", body = Purged), Missing, Unmet),
+    responses((status = 200, description = "deleted", body = Purged), Missing, Unmet),
 )]
 pub(crate) async fn purge(
     State(app): State<App>,
@@ -336,7 +339,8 @@ pub(crate) async fn purge(
         (Some(given), None) => ids(&given).into_iter().collect::<Result<_, _>>()?,
         (None, Some(by_filter)) => {
             if by_filter.until.is_none() {
-                let message = "a filter needs until, so that the number stands still";
+                let message =
+                    "is required with filter, so that the number of matches does not grow";
                 return Err(ApiError::invalid("until", message));
             }
             let filter = filter(by_filter, DeadState::Dead);
@@ -345,7 +349,7 @@ pub(crate) async fn purge(
             letters.into_iter().map(|letter| letter.id).collect()
         }
         (Some(_), Some(_)) | (None, None) => {
-            return Err(ApiError::invalid("ids", "send ids or filter, one of them"));
+            return Err(ApiError::invalid("ids", "send either ids or filter"));
         }
     };
     let by: driftq_core::Text = by.unwrap_or_default().into();
@@ -362,7 +366,9 @@ pub(crate) async fn purge(
         matched += app.call(WouldPurge(purge(chunk))).await?;
     }
     if confirm.map(Integer::get) != Some(matched) {
-        let message = format!("{matched} would be gone for good: repeat with that as confirm");
+        let message = format!(
+            "{matched} dead letters would be deleted permanently; repeat with confirm set to {matched}"
+        );
         let matched = Some(matched);
         let details = FailedPrecondition { matched, ..FailedPrecondition::default() };
         return Err(ApiError::new(details, message));

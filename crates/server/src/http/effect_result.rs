@@ -1,4 +1,4 @@
-//! How an effect ended, as a request says it.
+//! The outcome of an effect, as given in a request.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::api_error::Invalid;
 
-/// How deep a result may be nested: with the request around it 32.
+/// Maximum nesting depth of a result. The enclosing request makes it 32.
 const DEPTH_MAX: usize = 31;
 
 pub(super) fn outcome(
@@ -35,9 +35,10 @@ pub(super) fn outcome(
     Ok(Outcome { code: code.unwrap_or(0), result, error: error.unwrap_or_default().into() })
 }
 
-/// Refuses well-formed JSON that not every reader of a replay would read, or read the same way.
+/// Rejects well-formed JSON that some clients could not parse when it is replayed, or would parse
+/// differently.
 fn check(json: &str) -> Result<(), &'static str> {
-    // The names so far, of each object that is open; of a list there are none.
+    // The names so far in each open object. A list has none.
     let mut open: Vec<BTreeSet<String>> = Vec::new();
     let mut rest = json;
     while let Some(at) = rest.find(['"', '[', '{', ']', '}']) {
@@ -48,23 +49,23 @@ fn check(json: &str) -> Result<(), &'static str> {
                 let (text, after) = after.split_at(text_len(after));
                 rest = &after[1..];
                 let text = serde_json::from_str(&format!("\"{text}\""))
-                    .map_err(|_| "has a text that is not Unicode")?;
+                    .map_err(|_| "contains a string that is not valid Unicode")?;
                 let is_name = rest.trim_start().starts_with(':');
                 if is_name && open.last_mut().is_some_and(|names| !names.insert(text)) {
-                    return Err("has a name twice in one object");
+                    return Err("contains an object with a duplicate name");
                 }
             }
             b'[' | b'{' => open.push(BTreeSet::new()),
             _ => drop(open.pop()),
         }
         if open.len() > DEPTH_MAX {
-            return Err("is nested more than 31 deep");
+            return Err("is nested more than 31 levels deep");
         }
     }
     Ok(())
 }
 
-/// Bytes up to the quotation mark that ends a text.
+/// Returns the number of bytes up to the closing quotation mark.
 fn text_len(from_inside: &str) -> usize {
     let mut is_escaped = false;
     let is_end = |byte: u8| {

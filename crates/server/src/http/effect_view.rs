@@ -1,4 +1,4 @@
-//! Effects as they travel.
+//! Effects in the form of the wire.
 
 use driftq_api::effect::{Began, Effect, EffectMessage, Finished, Resolution as WireResolution};
 use driftq_api::words::{self, DoubtAction, EffectStatus};
@@ -12,7 +12,7 @@ use super::convert::{doubt, time};
 use super::words::ToWire;
 use crate::node::Minter;
 
-/// How v1 called the states.
+/// The v1 name of a state.
 fn status(state: EffectState) -> EffectStatus {
     match state {
         EffectState::InProgress | EffectState::InDoubt | EffectState::Parked => {
@@ -23,7 +23,7 @@ fn status(state: EffectState) -> EffectStatus {
     }
 }
 
-/// JSON as it was written, or bytes.
+/// Returns the result as JSON, exactly as it was written, or as base64.
 fn result(outcome: &Outcome) -> (Option<Box<RawValue>>, Option<String>) {
     match &outcome.result {
         None => (None, None),
@@ -32,7 +32,7 @@ fn result(outcome: &Outcome) -> (Option<Box<RawValue>>, Option<String>) {
     }
 }
 
-/// When the outcome is forgotten, if that is settled.
+/// When the outcome expires, if that is decided.
 fn kept_until(expires: Timestamp) -> Option<driftq_api::Time> {
     (expires != Timestamp::MAX).then(|| time(expires))
 }
@@ -76,7 +76,7 @@ pub(crate) fn finished(effect: &EffectView, repeated: bool) -> Finished {
     Finished { state: state.wire(), status: status(*state), fence: row.fence, repeated }
 }
 
-/// A record; lists leave results out.
+/// Converts an effect. Lists leave out results.
 pub(crate) fn effect(view: &EffectView, with_result: bool) -> Effect {
     let EffectView { row, state, held_until, downstream_key } = view;
     let (result, result_base64) = if with_result { result(&row.outcome) } else { (None, None) };
@@ -120,12 +120,16 @@ fn resolution(resolution: &Resolution) -> WireResolution {
     }
 }
 
-/// A taken idempotency key, as an effect that has succeeded: its result is the receipt.
-pub(crate) fn taken(name: &EffectQuery, scope: &str, taken: &Produced) -> Result<Effect, ApiError> {
+/// Presents a used idempotency key as a succeeded effect. Its result is the receipt.
+pub(crate) fn produced(
+    name: &EffectQuery,
+    scope: &str,
+    produced: &Produced,
+) -> Result<Effect, ApiError> {
     let topic = scope.split('/').nth(1).unwrap_or_default();
-    let receipt = super::produce::shown(topic.to_owned(), taken.receipt.clone());
+    let receipt = super::produce::wire_receipt(topic.to_owned(), produced.receipt.clone());
     let receipt = serde_json::value::to_raw_value(&receipt)
-        .map_err(|_| internal_error("a receipt cannot be written as JSON"))?;
+        .map_err(|_| internal_error("cannot serialize a receipt as JSON"))?;
     Ok(Effect {
         tenant_id: name.tenant().to_owned(),
         scope: scope.to_owned(),
@@ -144,12 +148,12 @@ pub(crate) fn taken(name: &EffectQuery, scope: &str, taken: &Produced) -> Result
         began_at: None,
         updated_at: None,
         expires_at: None,
-        replay_until: Some(time(taken.expires)),
+        replay_until: Some(time(produced.expires)),
         message: Some(EffectMessage {
-            id: taken.receipt.id.to_string(),
-            topic: taken.receipt.final_topic.as_deref().unwrap_or(topic).to_owned(),
-            partition: taken.receipt.partition,
-            offset: taken.receipt.offset,
+            id: produced.receipt.id.to_string(),
+            topic: produced.receipt.final_topic.as_deref().unwrap_or(topic).to_owned(),
+            partition: produced.receipt.partition,
+            offset: produced.receipt.offset,
         }),
         doubt: None,
         resolution: None,

@@ -1,4 +1,4 @@
-//! The effect ledger over HTTP: alone, under a delivery, or beside any other queue.
+//! The effect ledger over HTTP: alone, within a delivery, or with any other queue.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use driftq_api::effect::{
-    Began, Begin as BeginRequest, Effect, Effects as WireEffects, Extend, Extended,
-    Finish as FinishRequest, Finished, Looked, Reacquire, Resolve as ResolveRequest,
+    Began, Begin as BeginRequest, Effect, EffectResponse, Effects as WireEffects, Extend, Extended,
+    Finish as FinishRequest, Finished, Reacquire, Resolve as ResolveRequest,
 };
 use driftq_api::number::{EffectTtlMs, LeaseMs, Limit, ProviderWindowMs, WaitMs};
 use driftq_api::{schema, words};
@@ -34,9 +34,9 @@ use super::produce::idempotency_key;
 use super::request::{ApiRequest, Param, field};
 use super::words::ToCore;
 
-/// Records that one call looks at.
+/// Maximum number of records that one call scans.
 const SCAN_MAX: u64 = 10_000;
-/// Whoever waits asks at least this often, should a hint be lost.
+/// Polling interval of a waiting caller, in case a notification is lost.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 impl ApiRequest for BeginRequest {
@@ -103,7 +103,7 @@ impl ApiRequest for ResolveRequest {
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ListQuery {
+pub(crate) struct EffectListQuery {
     #[schema(value_type = Option<schema::ScopeName>)]
     scope: Option<String>,
     #[schema(value_type = Option<schema::EffectKey>)]
@@ -119,7 +119,7 @@ pub(crate) struct ListQuery {
     cursor: Option<String>,
 }
 
-impl ApiRequest for ListQuery {
+impl ApiRequest for EffectListQuery {
     const QUERY: &'static [Param] = &[
         field("scope"),
         field("key"),
@@ -131,7 +131,7 @@ impl ApiRequest for ListQuery {
     ];
 }
 
-/// Asks for the right to execute an effect.
+/// Requests the right to execute an effect.
 #[utoipa::path(
     post, path = "/v1/effects/begin", operation_id = "begin", tag = "effects",
     params(
@@ -139,48 +139,53 @@ impl ApiRequest for ListQuery {
         ("Idempotency-Key" = Option<schema::EffectKey>, Header, description = "The same as key; bare or in double quotes"),
     ),
     request_body = BeginRequest,
-    responses((status = 200, description = "what to do", body = Began), NotThere, Held, Conflicting),
+    responses((status = 200, description = "the decision", body = Began), NotThere, Held, Conflicting),
 )]
 pub(crate) async fn begin(
     State(app): State<App>,
     input: Input<BeginRequest>,
 ) -> Result<Json<Began>, ApiError> {
     let key = key(&input.headers, input.body.key.clone())?;
-    let asked = input.body;
-    let of = match (asked.lease_token, asked.scope) {
+    let request = input.body;
+    let of = match (request.lease_token, request.scope) {
         (Some(token), None) => {
-            for (field, is_there) in
-                [("lease_ms", asked.lease_ms.is_some()), ("tenant_id", asked.tenant_id.is_some())]
-            {
+            for (field, is_there) in [
+                ("lease_ms", request.lease_ms.is_some()),
+                ("tenant_id", request.tenant_id.is_some()),
+            ] {
                 if is_there {
-                    return Err(ApiError::invalid(field, "with a lease_token it is the message's"));
+                    return Err(ApiError::invalid(
+                        field,
+                        "cannot be combined with lease_token; the message determines it",
+                    ));
                 }
             }
             let token = app.token("lease_token", &token)?;
             BeginOf::Delivery { token, key: key.map(Into::into) }
         }
         (None, Some(scope)) => {
-            let key = key.ok_or_else(|| ApiError::invalid("key", "is needed"))?;
-            let name = query(asked.tenant_id.as_deref(), &scope, key)?;
-            BeginOf::Scope { name, lease_ms: asked.lease_ms.map(LeaseMs::get), again: false }
+            let key = key.ok_or_else(|| ApiError::invalid("key", "is required"))?;
+            let name = query(request.tenant_id.as_deref(), &scope, key)?;
+            BeginOf::Scope { name, lease_ms: request.lease_ms.map(LeaseMs::get), again: false }
         }
         (Some(_), Some(_)) | (None, None) => {
-            return Err(ApiError::invalid("scope", "send scope or lease_token, one of them"));
+            return Err(ApiError::invalid("scope", "send either scope or lease_token"));
         }
     };
     let begin = Begin {
         of,
-        request: request(asked.request, asked.request_hash)?,
-        on_doubt: asked.on_doubt.map(ToCore::core),
-        ttl_ms: asked.ttl_ms.map(EffectTtlMs::get),
-        window_ms: asked.provider_window_ms.map(ProviderWindowMs::get),
-        owner: asked.owner.map(Into::into),
-        nonce: asked.nonce.map(Into::into),
+        request: hash_request(request.request, request.request_hash)?,
+        on_doubt: request.on_doubt.map(ToCore::core),
+        ttl_ms: request.ttl_ms.map(EffectTtlMs::get),
+        window_ms: request.provider_window_ms.map(ProviderWindowMs::get),
+        owner: request.owner.map(Into::into),
+        nonce: request.nonce.map(Into::into),
     };
     began(&app, begin).await
 }
 
-/// Takes again what failed, or what is in doubt where the policy says so.
+/// Requests the right to execute an effect that failed, or that is in doubt if its policy allows
+/// it.
 #[utoipa::path(
     post, path = "/v1/effects/reacquire", operation_id = "reacquire", tag = "effects",
     params(
@@ -188,18 +193,18 @@ pub(crate) async fn begin(
         ("Idempotency-Key" = Option<schema::EffectKey>, Header, description = "The same as key; bare or in double quotes"),
     ),
     request_body = Reacquire,
-    responses((status = 200, description = "what to do", body = Began), NotThere, Held, Conflicting),
+    responses((status = 200, description = "the decision", body = Began), NotThere, Held, Conflicting),
 )]
 pub(crate) async fn reacquire(
     State(app): State<App>,
     input: Input<Reacquire>,
 ) -> Result<Json<Began>, ApiError> {
     let Reacquire { scope, key: named, tenant_id, request: content, request_hash, .. } = input.body;
-    let key = key(&input.headers, named)?.ok_or_else(|| ApiError::invalid("key", "is needed"))?;
+    let key = key(&input.headers, named)?.ok_or_else(|| ApiError::invalid("key", "is required"))?;
     let name = query(tenant_id.as_deref(), &scope, key)?;
     let begin = Begin {
         of: BeginOf::Scope { name, lease_ms: input.body.lease_ms.map(LeaseMs::get), again: true },
-        request: request(content, request_hash)?,
+        request: hash_request(content, request_hash)?,
         on_doubt: None,
         ttl_ms: None,
         window_ms: None,
@@ -214,12 +219,12 @@ async fn began(app: &App, begin: Begin) -> Result<Json<Began>, ApiError> {
     Ok(Json(effect_view::began(*began, app.node.minter())))
 }
 
-/// Says how an execution ended.
+/// Records how an execution ended.
 #[utoipa::path(
     post, path = "/v1/effects/finish", operation_id = "finish", tag = "effects",
     params(QueryForm<FinishRequest>),
     request_body = FinishRequest,
-    responses((status = 200, description = "it ended so", body = Finished), NotThere, StaleEffect, Conflicting),
+    responses((status = 200, description = "the recorded outcome", body = Finished), NotThere, StaleEffect, Conflicting),
 )]
 pub(crate) async fn finish(
     State(app): State<App>,
@@ -230,8 +235,9 @@ pub(crate) async fn finish(
     Ok(Json(effect_view::finished(&finished.effect, finished.repeated)))
 }
 
-pub(super) fn finish_of(app: &App, asked: FinishRequest) -> Result<Finish, Invalid> {
-    let FinishRequest { token, status, code, result, result_base64, error, downstream_key } = asked;
+pub(super) fn finish_of(app: &App, request: FinishRequest) -> Result<Finish, Invalid> {
+    let FinishRequest { token, status, code, result, result_base64, error, downstream_key } =
+        request;
     let status = match status {
         words::FinishStatus::Succeeded => FinishStatus::Succeeded,
         words::FinishStatus::FailedFinal => FinishStatus::FailedFinal,
@@ -247,12 +253,12 @@ pub(super) fn finish_of(app: &App, asked: FinishRequest) -> Result<Finish, Inval
     Ok(Finish { token: app.token("token", &token)?, status, outcome })
 }
 
-/// Moves the end of an effect's lease, and of the delivery it belongs to.
+/// Extends the lease of an effect, and of the delivery it belongs to.
 #[utoipa::path(
     post, path = "/v1/effects/extend", operation_id = "extendEffect", tag = "effects",
     params(QueryForm<Extend>),
     request_body = Extend,
-    responses((status = 200, description = "the new end", body = Extended), NotThere, StaleEffect),
+    responses((status = 200, description = "the new expiry of the lease", body = Extended), NotThere, StaleEffect),
 )]
 pub(crate) async fn extend(
     State(app): State<App>,
@@ -268,7 +274,7 @@ pub(crate) async fn extend(
     }))
 }
 
-/// A person ends doubt.
+/// Resolves an effect that is in doubt.
 #[utoipa::path(
     post, path = "/v1/effects/resolve", operation_id = "resolve", tag = "effects",
     params(QueryForm<ResolveRequest>),
@@ -279,55 +285,57 @@ pub(crate) async fn resolve(
     State(app): State<App>,
     input: Input<ResolveRequest>,
 ) -> Result<Json<Effect>, ApiError> {
-    let asked = input.body;
+    let request = input.body;
     let resolve = Resolve {
-        name: query(asked.tenant_id.as_deref(), &asked.scope, asked.key)?,
-        fence: asked.fence.get(),
-        resolve_as: asked.resolve_as.core(),
-        outcome: outcome(asked.code, asked.result, asked.result_base64, asked.error)?,
-        by: asked.by.into(),
-        reason: asked.reason.into(),
+        name: query(request.tenant_id.as_deref(), &request.scope, request.key)?,
+        fence: request.fence.get(),
+        resolve_as: request.resolve_as.core(),
+        outcome: outcome(request.code, request.result, request.result_base64, request.error)?,
+        by: request.by.into(),
+        reason: request.reason.into(),
     };
     let effect = app.call(resolve).await?;
     let name = &effect.row.name;
-    tracing::info!(scope = %name.scope, fence = effect.row.fence, "an effect was resolved");
+    tracing::info!(scope = %name.scope, fence = effect.row.fence, "effect resolved");
     Ok(Json(effect_view::effect(&effect, true)))
 }
 
-/// One effect, when it is over if that is waited for; or those whose outcome is not known.
+/// Returns one effect, optionally waiting for its outcome, or lists effects whose outcome is not
+/// known.
 #[utoipa::path(
     get, path = "/v1/effects", operation_id = "effects", tag = "effects",
-    params(Query<ListQuery>),
-    responses((status = 200, description = "an effect or a page of them", body = Looked), NotThere),
+    params(Query<EffectListQuery>),
+    responses((status = 200, description = "an effect or a page of effects", body = EffectResponse), NotThere),
 )]
 pub(crate) async fn look(
     State(app): State<App>,
-    input: Input<ListQuery>,
-) -> Result<Json<Looked>, ApiError> {
-    let ListQuery { scope, key, tenant_id, wait_ms, state, limit: of, cursor } = input.into_body();
+    input: Input<EffectListQuery>,
+) -> Result<Json<EffectResponse>, ApiError> {
+    let EffectListQuery { scope, key, tenant_id, wait_ms, state, limit: of, cursor } =
+        input.into_body();
     let Some(key) = key else {
         if wait_ms.is_some() {
-            return Err(ApiError::invalid("wait_ms", "it needs scope and key"));
+            return Err(ApiError::invalid("wait_ms", "requires scope and key"));
         }
         let list = Listed { scope, tenant_id, state, limit: limit(of), cursor };
-        return list.effects(&app).await.map(|page| Json(Looked::Effects(page)));
+        return list.effects(&app).await.map(|page| Json(EffectResponse::Effects(page)));
     };
     if state.is_some() || of.is_some() || cursor.is_some() {
-        return Err(ApiError::invalid("key", "state, limit and cursor are for lists"));
+        return Err(ApiError::invalid("key", "cannot be combined with state, limit or cursor"));
     }
-    let scope = scope.ok_or_else(|| ApiError::invalid("scope", "is needed"))?;
+    let scope = scope.ok_or_else(|| ApiError::invalid("scope", "is required"))?;
     let name = query(tenant_id.as_deref(), &scope, key)?;
     let wait_ms = wait_ms.map_or(0, WaitMs::get);
     one(&app, &scope, name, Duration::from_millis(wait_ms)).await
 }
 
-/// Looks, and looks again when something may have happened, until it is over or the time is up.
+/// Loads the effect, again after each change, until its outcome is known or the wait ends.
 async fn one(
     app: &App,
     scope: &str,
     name: EffectQuery,
     wait: Duration,
-) -> Result<Json<Looked>, ApiError> {
+) -> Result<Json<EffectResponse>, ApiError> {
     let until = Instant::now() + wait;
     let waiting = (!wait.is_zero()).then(|| app.node.await_effect(name.tenant(), scope, &name.key));
     let mut draining = app.draining.clone();
@@ -347,9 +355,9 @@ async fn one(
         if is_over || now >= until || *draining.borrow() {
             let effect = match answered? {
                 NamedEffect::Effect(effect) => effect_view::effect(&effect, true),
-                NamedEffect::Produced(taken) => effect_view::taken(&name, scope, &taken)?,
+                NamedEffect::Produced(produced) => effect_view::produced(&name, scope, &produced)?,
             };
-            return Ok(Json(Looked::Effect(Box::new(effect))));
+            return Ok(Json(EffectResponse::Effect(Box::new(effect))));
         }
         let pause = tokio::time::sleep_until(until.min(now + ASK_AGAIN));
         match changed {
@@ -363,7 +371,7 @@ async fn one(
     }
 }
 
-/// A page of effects whose outcome is not known.
+/// A request for a page of effects whose outcome is not known.
 struct Listed {
     scope: Option<String>,
     tenant_id: Option<String>,
@@ -375,7 +383,7 @@ struct Listed {
 impl Listed {
     async fn effects(self, app: &App) -> Result<WireEffects, ApiError> {
         let state = self.state.map(ToCore::core).filter(|state| !state.is_known());
-        let message = "is IN_PROGRESS, IN_DOUBT or PARKED; or send scope and key";
+        let message = "must be IN_PROGRESS, IN_DOUBT or PARKED; for one effect, send scope and key";
         let state = state.ok_or_else(|| ApiError::invalid("state", message))?;
         let scope = self.scope.as_deref().map(scope).transpose()?;
         let mut next = Some(match &self.cursor {
@@ -399,7 +407,7 @@ impl Listed {
             };
             let Effects { effects, scanned: looked_at, next: on } = *app.call(list).await?;
             scanned += looked_at;
-            // After the last of a shard comes the first of the next.
+            // After the last effect of a shard, the list continues on the next shard.
             next = Some(on.map_or((ShardId(shard.0 + 1), Place::FIRST), |on| (shard, on)));
             found.extend(effects.iter().map(|effect| effect_view::effect(effect, false)));
         }
@@ -411,7 +419,7 @@ impl Listed {
     }
 }
 
-/// Where a list goes on.
+/// Parses the position where a list continues.
 fn place(cursor: &str) -> Result<(ShardId, Place), ApiError> {
     let text = from_cursor(cursor)?;
     let parsed = || {
@@ -421,10 +429,10 @@ fn place(cursor: &str) -> Result<(ShardId, Place), ApiError> {
         let hash = u128::from_str_radix(hash, 16).ok()?.to_be_bytes();
         Some((ShardId(shard.parse().ok()?), Place { bucket, hash }))
     };
-    parsed().ok_or_else(|| ApiError::invalid("cursor", "not a cursor of this list"))
+    parsed().ok_or_else(|| ApiError::invalid("cursor", "is not a cursor of this list"))
 }
 
-/// The key, from the body, from the header, or both if they agree.
+/// Reads the key from the body or the header. If both are given, they must agree.
 fn key(headers: &HeaderMap, named: Option<String>) -> Result<Option<String>, ApiError> {
     match (idempotency_key(headers)?, named) {
         (Some(header), Some(named)) if header != named => {
@@ -448,10 +456,13 @@ fn scope(text: &str) -> Result<Scope, ApiError> {
     Ok(Scope::parse(&Text::from(NAMESPACE), text)?)
 }
 
-fn request(content: Option<String>, hash: Option<String>) -> Result<Option<Request>, ApiError> {
+fn hash_request(
+    content: Option<String>,
+    hash: Option<String>,
+) -> Result<Option<Request>, ApiError> {
     match (content, hash) {
         (Some(_), Some(_)) => {
-            Err(ApiError::invalid("request_hash", "send request or request_hash, one of them"))
+            Err(ApiError::invalid("request_hash", "send request or request_hash, not both"))
         }
         (Some(content), None) => Ok(Some(Request::Content(content.into()))),
         (None, Some(hash)) => Ok(Some(Request::Hash(hash.into()))),

@@ -1,4 +1,4 @@
-//! Why is it where it is?
+//! Explains the state of a message, a group or an effect.
 
 use axum::Json;
 use axum::extract::State;
@@ -24,7 +24,7 @@ use super::{clock, convert, effect_view, effects};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ListQuery {
+pub(crate) struct ExplainQuery {
     #[schema(value_type = Option<schema::MessageId>)]
     id: Option<String>,
     #[schema(value_type = Option<schema::LeaseToken>)]
@@ -43,7 +43,7 @@ pub(crate) struct ListQuery {
     tenant_id: Option<String>,
 }
 
-impl ApiRequest for ListQuery {
+impl ApiRequest for ExplainQuery {
     const QUERY: &'static [Param] = &[
         field("id"),
         field("token"),
@@ -57,20 +57,20 @@ impl ApiRequest for ListQuery {
     ];
 }
 
-/// Why is it where it is?
+/// Explains where a message, a group or an effect is, and why.
 #[utoipa::path(
     get, path = "/v1/explain", operation_id = "explain", tag = "messages",
-    params(Query<ListQuery>),
-    responses((status = 200, description = "a message or a group", body = Explained), Missing),
+    params(Query<ExplainQuery>),
+    responses((status = 200, description = "a message, a group or an effect", body = Explained), Missing),
 )]
 pub(crate) async fn explain(
     State(app): State<App>,
-    input: Input<ListQuery>,
+    input: Input<ExplainQuery>,
 ) -> Result<Json<Explained>, ApiError> {
-    let explained = app.call(meant(&app, input.body)?).await?;
+    let explained = app.call(target(&app, input.body)?).await?;
     let clock = clock::held(&app);
     Ok(Json(match &*explained {
-        command::Explained::Message(message) => Explained::Message(shown(message, clock)),
+        command::Explained::Message(message) => Explained::Message(wire_message(message, clock)),
         command::Explained::Group { summary, view } => Explained::Group(WireGroup {
             what: "group",
             topic: view.topic.to_string(),
@@ -91,9 +91,10 @@ pub(crate) async fn explain(
     }))
 }
 
-/// Exactly one of the ways to name something.
-fn meant(app: &App, asked: ListQuery) -> Result<Explain, ApiError> {
-    let ListQuery { id, token, topic, partition, offset, group, scope, key, tenant_id } = asked;
+/// Requires exactly one of the ways to name a message, a group or an effect.
+fn target(app: &App, request: ExplainQuery) -> Result<Explain, ApiError> {
+    let ExplainQuery { id, token, topic, partition, offset, group, scope, key, tenant_id } =
+        request;
     let is_effect = scope.is_some() || key.is_some() || tenant_id.is_some();
     if let (Some(scope), Some(key)) = (&scope, &key) {
         let is_alone = id.is_none() && token.is_none() && topic.is_none() && group.is_none();
@@ -130,7 +131,7 @@ fn one_of_them() -> ApiError {
     ApiError::invalid("", message)
 }
 
-fn shown(explained: &ExplainedMessage, clock: Option<HeldClock>) -> WireMessage {
+fn wire_message(explained: &ExplainedMessage, clock: Option<HeldClock>) -> WireMessage {
     let message = explained.message.as_deref();
     let text = |text: &Option<driftq_core::Text>| text.as_deref().map(str::to_owned);
     WireMessage {

@@ -1,5 +1,5 @@
-//! Both forms of a request say the same: a query, and a body of the same content. Thousands of each kind,
-//! drawn from one seed.
+//! Tests that the two forms of a request, a query and a body with the same content, are equivalent.
+//! Thousands of requests of each kind are drawn from one seed.
 
 use std::fmt::Debug;
 
@@ -21,7 +21,7 @@ use super::{audit, dlq, explain, groups, peek, topics};
 
 const REQUESTS_EACH: usize = 3_000;
 
-/// Values that are good for something, and some that are good for nothing.
+/// Values that are valid for some parameter, and some that are valid for none.
 const VALUES: [&str; 30] = [
     "",
     "0",
@@ -55,11 +55,11 @@ const VALUES: [&str; 30] = [
     "1800000000000",
 ];
 
-fn heard<T: Debug>(read: Result<T, impl Into<ApiError>>) -> Result<String, String> {
-    read.map(|asked| format!("{asked:?}")).map_err(|error| error.into().0.message)
+fn outcome<T: Debug>(read: Result<T, impl Into<ApiError>>) -> Result<String, String> {
+    read.map(|request| format!("{request:?}")).map_err(|error| error.into().0.message)
 }
 
-/// The value as JSON has it, if JSON can say it.
+/// The value as JSON. Returns `None` if JSON cannot express it.
 fn json(param: &FormParam, value: &str) -> Option<Value> {
     let is_bare = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     let number = serde_json::from_str::<i64>(value).ok().filter(|_| is_bare);
@@ -79,7 +79,7 @@ fn json(param: &FormParam, value: &str) -> Option<Value> {
     }
 }
 
-/// The body with one more field; none if it is there already.
+/// Adds a field to the body. Returns `None` if the field exists.
 fn put(mut body: Map<String, Value>, path: &[&str], value: Value) -> Option<Map<String, Value>> {
     let (last, outer) = path.split_last()?;
     let mut inner = &mut body;
@@ -92,7 +92,7 @@ fn put(mut body: Map<String, Value>, path: &[&str], value: Value) -> Option<Map<
     }
 }
 
-/// How many requests of a kind could be read, of those that were drawn.
+/// Returns how many of the drawn requests of a kind are valid.
 fn check<T: ApiRequest + Debug>(random: &mut Rng) -> usize {
     let form = Form::new::<T>(T::QUERY);
     assert_eq!(form.params.len(), T::QUERY.len(), "every parameter has a field");
@@ -100,12 +100,12 @@ fn check<T: ApiRequest + Debug>(random: &mut Rng) -> usize {
     for _ in 0..REQUESTS_EACH {
         let mut query = Vec::new();
         let mut body = Some(Map::new());
-        // Most of the names, each with a value that may suit it.
+        // Includes most of the names, each with a value that may be valid for it.
         for param in &form.params {
             if random.u8(..) < 96 {
                 continue;
             }
-            let value = *random.choice(VALUES.iter()).expect("there are values");
+            let value = *random.choice(VALUES.iter()).expect("VALUES is not empty");
             let encoded = utf8_percent_encode(value, NON_ALPHANUMERIC);
             query.push(format!("{}={encoded}", param.name));
             let json = json(param, value);
@@ -114,13 +114,13 @@ fn check<T: ApiRequest + Debug>(random: &mut Rng) -> usize {
                 .and_then(|(body, json)| put(body, &param.path().collect::<Vec<_>>(), json));
         }
         let query = query.join("&");
-        let asked = heard(from_query::<T>(&query));
-        read += usize::from(asked.is_ok());
+        let request = outcome(from_query::<T>(&query));
+        read += usize::from(request.is_ok());
         match body {
-            None => assert!(asked.is_err(), "no body says this: {query}"),
+            None => assert!(request.is_err(), "no body is equivalent to {query}"),
             Some(body) => {
                 let body = Value::from(body).to_string();
-                assert_eq!(asked, heard(from_json::<T>(body.as_bytes())), "{query} and {body}");
+                assert_eq!(request, outcome(from_json::<T>(body.as_bytes())), "{query} and {body}");
             }
         }
     }
@@ -141,14 +141,14 @@ fn a_query_says_what_a_body_of_the_same_content_says() {
         check::<Pause>(random),
         check::<Seek>(random),
         check::<Confirm>(random),
-        check::<audit::ListQuery>(random),
-        check::<dlq::ListQuery>(random),
-        check::<explain::ListQuery>(random),
-        check::<groups::List>(random),
-        check::<peek::ListQuery>(random),
-        check::<topics::List>(random),
+        check::<audit::AuditQuery>(random),
+        check::<dlq::DeadLetterQuery>(random),
+        check::<explain::ExplainQuery>(random),
+        check::<groups::GroupListQuery>(random),
+        check::<peek::PeekQuery>(random),
+        check::<topics::TopicListQuery>(random),
     ];
-    assert!(read.iter().all(|count| *count > 0), "of each kind some can be read: {read:?}");
+    assert!(read.iter().all(|count| *count > 0), "some requests of each kind are valid: {read:?}");
 }
 
 #[test]

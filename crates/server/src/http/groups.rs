@@ -28,27 +28,27 @@ use super::request::{ApiRequest, Confirm, Nothing, Param, field};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct List {
+pub(crate) struct GroupListQuery {
     #[schema(default = 100)]
     limit: Option<Limit>,
     #[schema(value_type = Option<PageCursor>)]
     cursor: Option<String>,
 }
 
-impl ApiRequest for List {
+impl ApiRequest for GroupListQuery {
     const QUERY: &'static [Param] = &[field("limit"), field("cursor")];
 }
 
-/// Groups of a topic, sorted by name.
+/// Lists the groups of a topic, sorted by name.
 #[utoipa::path(
     get, path = "/v1/topics/{topic}/groups", operation_id = "list_groups", tag = "groups",
-    params(("topic" = TopicName, Path), Query<List>),
+    params(("topic" = TopicName, Path), Query<GroupListQuery>),
     responses((status = 200, description = "the groups", body = Groups), Missing),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
     Path(topic): Path<String>,
-    input: Input<List>,
+    input: Input<GroupListQuery>,
 ) -> Result<Json<Groups>, ApiError> {
     let pages = Pages::new(input.body.limit, input.body.cursor.as_deref())?;
     let views = app.call(ListGroups(topic_name(&topic))).await?;
@@ -62,7 +62,7 @@ async fn view(app: &App, name: GroupName) -> Result<Json<Group>, ApiError> {
     Ok(Json(convert::group(&view, true)))
 }
 
-/// One group.
+/// Returns a group.
 #[utoipa::path(
     get, path = "/v1/topics/{topic}/groups/{group}", operation_id = "show_group", tag = "groups",
     params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path)),
@@ -80,12 +80,12 @@ impl ApiRequest for CreateGroup {
     const QUERY: &'static [Param] = &[field("start")];
 }
 
-/// Makes a group.
+/// Creates a group.
 #[utoipa::path(
     put, path = "/v1/topics/{topic}/groups/{group}", operation_id = "create_group", tag = "groups",
     params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path), QueryForm<CreateGroup>),
     request_body = CreateGroup,
-    responses((status = 201, description = "made", body = Group), (status = 200, description = "was there", body = Group), Missing),
+    responses((status = 201, description = "created", body = Group), (status = 200, description = "already existed", body = Group), Missing),
 )]
 pub(crate) async fn create(
     State(app): State<App>,
@@ -102,11 +102,11 @@ pub(crate) async fn create(
     Ok((status, view(&app, name).await?))
 }
 
-/// Deletes a group; `confirm` is its name.
+/// Deletes a group. `confirm` must be its name.
 #[utoipa::path(
     delete, path = "/v1/topics/{topic}/groups/{group}", operation_id = "delete_group", tag = "groups",
     params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path), Query<Confirm>),
-    responses((status = 200, description = "gone", body = DeletedGroup), Missing),
+    responses((status = 200, description = "deleted", body = DeletedGroup), Missing),
 )]
 pub(crate) async fn delete(
     State(app): State<App>,
@@ -117,7 +117,7 @@ pub(crate) async fn delete(
     if input.body.confirm.as_deref() != Some(&group) {
         let GroupContents { backlog, open } = app.call(WouldDeleteGroup(name)).await?;
         let message = format!(
-            "deleting \"{group}\" would drop its place in {backlog} messages ({open} open); \
+            "deleting \"{group}\" would discard its cursors: {backlog} messages are unsettled ({open} open); \
              repeat with ?confirm={group}"
         );
         return Err(ApiError::invalid("confirm", message));
@@ -130,7 +130,7 @@ impl ApiRequest for PauseRequest {
     const QUERY: &'static [Param] = &[field("reason"), field("by"), field("until")];
 }
 
-/// Stops new leases of a group.
+/// Pauses a group: it gets no new leases.
 #[utoipa::path(
     post, path = "/v1/topics/{topic}/groups/{group}/pause", operation_id = "pause_group", tag = "groups",
     params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path), QueryForm<PauseRequest>),
@@ -158,7 +158,7 @@ impl ApiRequest for Resume {
     const QUERY: &'static [Param] = &[];
 }
 
-/// Ends a pause.
+/// Resumes a paused group.
 #[utoipa::path(
     post, path = "/v1/topics/{topic}/groups/{group}/resume", operation_id = "resume_group", tag = "groups",
     params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path)),
@@ -184,7 +184,7 @@ impl ApiRequest for SeekRequest {
     post, path = "/v1/topics/{topic}/groups/{group}/seek", operation_id = "seek_group", tag = "groups",
     params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path), QueryForm<SeekRequest>),
     request_body = SeekRequest,
-    responses((status = 200, description = "moved, or what would", body = Sought), Missing, Unmet),
+    responses((status = 200, description = "the moved cursors, or with dry_run those that would move", body = Sought), Missing, Unmet),
 )]
 pub(crate) async fn seek(
     State(app): State<App>,

@@ -1,4 +1,5 @@
-//! What surrounds every request: the access rules, the request id, the headers of the answer.
+//! The middleware around every request: the access rules, the request id, the headers of the
+//! answer.
 
 use std::any::Any;
 
@@ -16,13 +17,13 @@ use super::internal;
 
 const REQUEST_ID: &str = "x-request-id";
 
-/// Around every request.
+/// Handles every request.
 pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let began = std::time::Instant::now();
     let request_id = request_id(request.headers());
     let is_other_coding = has_other_coding(request.headers());
     let origin = app.access.origins.of(request.headers());
-    // Nodes know more than clients do, and are not asked for the clients' key, on their paths.
+    // On their own paths, nodes prove themselves with the peer secret instead of the API key.
     let answered = if internal::is_from_a_node(&app, request.uri(), request.headers()) {
         None
     } else {
@@ -32,7 +33,7 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
         Some(answered) => answered,
         None => next.run(request).await,
     };
-    if let Some(failure) = unsaid(&response) {
+    if let Some(failure) = router_error(&response) {
         response.extensions_mut().insert(failure);
     }
     app.metrics.answered(response.status().as_u16(), began.elapsed());
@@ -46,28 +47,29 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
         headers.insert(REQUEST_ID, id);
     }
     if is_other_coding {
-        // Where its body ends is not known.
+        // The end of the body is unknown.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     app.access.origins.mark(origin, headers);
     response
 }
 
-/// What the router refused by itself, in our words.
-fn unsaid(response: &Response) -> Option<ApiError> {
+/// Converts an error that the router produced itself.
+fn router_error(response: &Response) -> Option<ApiError> {
     if response.extensions().get::<ApiError>().is_some() {
         return None;
     }
     match response.status() {
-        StatusCode::METHOD_NOT_ALLOWED => {
-            Some(ApiError::new(MethodNotAllowed {}, "the path has other methods; see Allow"))
-        }
+        StatusCode::METHOD_NOT_ALLOWED => Some(ApiError::new(
+            MethodNotAllowed {},
+            "the method is not allowed for this path; see the Allow header",
+        )),
         StatusCode::BAD_REQUEST => Some(ApiError::invalid("", "the path is not UTF-8")),
         _ => None,
     }
 }
 
-/// The caller's, if it is one; else a new one.
+/// Returns the request id of the caller if it is valid, else a new one.
 fn request_id(headers: &HeaderMap) -> String {
     let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
     let is_good = |id: &&str| {
@@ -84,9 +86,9 @@ pub(crate) fn new_request_id() -> String {
     format!("{:032x}", fastrand::u128(..))
 }
 
-/// A defect of ours; the rest of the server goes on.
+/// Answers a request whose handler panicked. The server keeps running.
 pub(crate) fn panicked(_: Box<dyn Any + Send>) -> Response {
-    tracing::error!("a request handler panicked");
+    tracing::error!("request handler panicked");
     let details = Internal { outcome: Outcome::Unknown };
     ApiError::new(details, "internal error; see the server log").into_response()
 }

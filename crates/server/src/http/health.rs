@@ -1,4 +1,4 @@
-//! Is it alive, is it ready, what is it?
+//! Health checks, version and metrics.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,7 +16,7 @@ use super::request::Nothing;
 use crate::metrics::Now;
 use crate::node::MembershipHandle;
 
-/// Whether the process serves.
+/// Reports whether the process is alive.
 #[utoipa::path(
     get, path = "/v1/healthz", operation_id = "alive", tag = "server",
     responses((status = 200, description = "alive", body = Health)),
@@ -25,7 +25,7 @@ pub(crate) async fn alive(_: Input<Nothing>) -> Json<Health> {
     Json(Health { status: HealthStatus::Ok, reasons: Vec::new() })
 }
 
-/// Whether requests are taken.
+/// Reports whether the server accepts requests.
 #[utoipa::path(
     get, path = "/v1/readyz", operation_id = "ready", tag = "server",
     responses((status = 200, description = "ready", body = Health), (status = 503, description = "not ready", body = Health)),
@@ -41,7 +41,7 @@ pub(crate) async fn ready(State(app): State<App>, _: Input<Nothing>) -> (StatusC
     (code, Json(Health { status, reasons }))
 }
 
-/// Why a client should go elsewhere.
+/// Why clients should use another node.
 fn reasons(app: &App) -> Vec<String> {
     let mut reasons: Vec<String> = app.node.status().reason().into_iter().collect();
     if let Some(silence) = app.membership.as_ref().and_then(MembershipHandle::silence) {
@@ -53,26 +53,26 @@ fn reasons(app: &App) -> Vec<String> {
     reasons
 }
 
-/// What needs a person, though requests are served.
+/// Problems that an operator should fix, although requests are served.
 fn warnings(app: &App) -> Vec<String> {
     const BEHIND_MS_MAX: u64 = 60_000;
     let held = app.clock.held().map(|held| format!("clock: {}", clock::summary(held)));
     let behind_ms = app.clock.behind_ms();
     let behind = (behind_ms > BEHIND_MS_MAX).then(|| {
         let behind_s = behind_ms / 1_000;
-        format!("clock: {behind_s} s behind the stored time, which goes on; if the clock is wrong, set it right")
+        format!("clock: {behind_s} s behind the stored time, which keeps advancing; if the clock is wrong, correct it")
     });
     held.into_iter().chain(behind).collect()
 }
 
-/// What an SDK may ask before it sends.
+/// Features that an SDK may check before it uses them.
 const FEATURES: &[&str] =
     &["audit", "batch", "commit", "effects", "history", "pointers", "receive", "settle"];
 
-/// What runs, and what survives.
+/// Returns the version, the engine and its durability.
 #[utoipa::path(
     get, path = "/v1/version", operation_id = "version", tag = "server",
-    responses((status = 200, description = "what runs", body = Version)),
+    responses((status = 200, description = "version and engine", body = Version)),
 )]
 pub(crate) async fn version(State(app): State<App>, _: Input<Nothing>) -> Json<Version> {
     let about = app.about;
@@ -88,23 +88,26 @@ pub(crate) async fn version(State(app): State<App>, _: Input<Nothing>) -> Json<V
     })
 }
 
-/// What Prometheus reads: also, and above all, while the shard does not answer.
+/// Returns metrics for Prometheus, even while shards do not answer.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "metrics", tag = "server",
-    responses((status = 200, description = "numbers", body = String, content_type = "text/plain; charset=utf-8")),
+    responses((status = 200, description = "metrics", body = String, content_type = "text/plain; charset=utf-8")),
 )]
 pub(crate) async fn metrics(State(app): State<App>, _: Input<Nothing>) -> String {
     let is_ready = reasons(&app).is_empty();
     let at = app.clock.now();
     let clock_ahead_ms = app.clock.held().map_or(0, |held| held.ahead_ms);
     let clock_behind_ms = app.clock.behind_ms();
-    let (topics, groups) =
-        if is_ready { shown(&app).await.unwrap_or_default() } else { Default::default() };
+    let (topics, groups) = if is_ready {
+        topics_and_groups(&app).await.unwrap_or_default()
+    } else {
+        Default::default()
+    };
     let shards = app.node.counted();
     app.metrics.page(&Now { at, is_ready, clock_ahead_ms, clock_behind_ms, topics, groups, shards })
 }
 
-async fn shown(app: &App) -> Result<(Vec<TopicView>, Vec<GroupView>), ApiError> {
+async fn topics_and_groups(app: &App) -> Result<(Vec<TopicView>, Vec<GroupView>), ApiError> {
     let topics = app.call(ListTopics { namespace: NAMESPACE.into() }).await?;
     let with_groups = topics.iter().filter(|topic| !topic.groups.is_empty());
     let list = |topic: &TopicView| ListGroups(topic_name(&topic.name)).into_command();

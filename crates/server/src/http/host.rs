@@ -1,30 +1,31 @@
-//! The names by which a request may call this server.
+//! The host names under which clients may address this server (protection against DNS rebinding).
 //!
-//! A page whose name was rebound to this machine's address sends its own name as `Host`. So a loopback listener
-//! knows its own names only, and any listener with `http.allowed_hosts` knows those and IP addresses: an address
-//! cannot be rebound.
+//! A web page whose name was rebound to this machine's address sends its own name as `Host`. A
+//! loopback listener therefore accepts only its own names. Any other listener with
+//! `http.allowed_hosts` accepts those names and IP addresses, because an address cannot be rebound.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use axum::http::{HeaderMap, Uri, Version, header};
 
-/// The names by which a request may call this server.
+/// The host names under which clients may address this server.
 #[derive(Default)]
 pub struct AllowedHosts {
-    /// Names beside those of this machine, with or without a port.
+    /// Names in addition to those of this machine, with or without a port.
     pub names: Vec<String>,
-    /// Whether the listener is of this machine only.
+    /// Whether the server listens on loopback only.
     pub is_loopback: bool,
 }
 
-/// What stands before the port.
+/// A host without its port.
 enum Host<'a> {
     Name(&'a str),
     Address(IpAddr),
 }
 
 impl AllowedHosts {
-    /// Whether every name that the request gives is one of ours: a proxy may go by another than we do.
+    /// Whether every host name of the request is allowed. All are checked, because a proxy may use
+    /// another one than the server does.
     pub(super) fn knows(&self, headers: &HeaderMap, uri: &Uri) -> bool {
         if !self.is_loopback && self.names.is_empty() {
             return true;
@@ -49,13 +50,14 @@ impl AllowedHosts {
     }
 }
 
-/// HTTP/2 has the name in its own place: a browser sends it here or there.
+/// Returns the host names of a request. HTTP/2 sends the name as `:authority`, and a browser may
+/// send either form.
 fn named<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> impl Iterator<Item = &'a str> {
     let header = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or("?"));
     header.chain(uri.authority().map(|of| of.as_str()))
 }
 
-/// Whether the request does not say whom it calls. HTTP/1.0 need not.
+/// Whether the request lacks a host name. HTTP/1.0 does not require one.
 pub(super) fn is_missing(version: Version, headers: &HeaderMap, uri: &Uri) -> bool {
     match version {
         Version::HTTP_11 => !headers.contains_key(header::HOST),
@@ -64,7 +66,7 @@ pub(super) fn is_missing(version: Version, headers: &HeaderMap, uri: &Uri) -> bo
     }
 }
 
-/// A host and its text without the port, if it is written as RFC 3986 says.
+/// Parses a host according to RFC 3986. Also returns its text without the port.
 fn read(host: &str) -> Option<(Host<'_>, &str)> {
     let (text, port) = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?,

@@ -1,7 +1,7 @@
-//! Requests: a JSON body, or else a query.
+//! Parses requests: a JSON body, or a query if there is no body.
 //!
-//! A body is parsed as JSON whatever its `Content-Type`, so that `curl -d` works. A request with a body and a query is
-//! rejected, and so is everything unknown.
+//! A body is parsed as JSON whatever its `Content-Type`, so that `curl -d` works. A request with
+//! both a body and a query is rejected, and so are unknown fields.
 
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
@@ -15,16 +15,16 @@ use super::query::from_query;
 use super::request::ApiRequest;
 use crate::budget::Charge;
 
-/// The request, read.
+/// A parsed request.
 pub(crate) struct Input<T> {
     pub(crate) body: T,
     pub(crate) headers: HeaderMap,
-    /// Of its body. What is parsed of it is there until the request is answered.
+    /// The charge of the body. The parsed request is in memory until it is answered.
     _charge: Charge,
 }
 
 impl<T> Input<T> {
-    /// What is asked, of a request that waits: meanwhile it holds no room for its body.
+    /// Returns the body of a request that waits, and releases its memory charge meanwhile.
     pub(crate) fn into_body(self) -> T {
         self.body
     }
@@ -37,21 +37,21 @@ impl<T: ApiRequest> FromRequest<App> for Input<T> {
         let (parts, body) = request.into_parts();
         let mut encodings = parts.headers.get_all(header::CONTENT_ENCODING).iter();
         if encodings.any(|encoding| encoding != "identity") {
-            return Err(ApiError::invalid("", "the body is compressed: send it as it is"));
+            return Err(ApiError::invalid("", "the body is compressed; send it uncompressed"));
         }
         let read = body::read(body, app.limits.body_bytes, &app.budget, T::PURPOSE).await?;
         let body = read.bytes;
         let query = parts.uri.query().unwrap_or_default();
-        let asked = match (body.is_empty(), query.is_empty()) {
+        let request = match (body.is_empty(), query.is_empty()) {
             (false, true) => {
                 let length = body.len();
                 off_runtime::READERS.run(length, move || from_json(&body)).await??
             }
             (false, false) => {
-                return Err(ApiError::invalid("", "body and query at once: send one of them"));
+                return Err(ApiError::invalid("", "send a body or a query, not both"));
             }
             (true, _) => from_query(query)?,
         };
-        Ok(Input { body: asked, headers: parts.headers, _charge: read.charge })
+        Ok(Input { body: request, headers: parts.headers, _charge: read.charge })
     }
 }

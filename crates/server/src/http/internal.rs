@@ -1,7 +1,7 @@
-//! What nodes ask each other. Not for clients: it takes what only nodes of this storage know.
+//! The API between nodes. It requires a secret that only nodes of this storage know.
 //!
-//! Nothing is passed on: what is not served here, under the epoch that the asker expects, is refused, and
-//! nothing has happened.
+//! Requests are never forwarded. If the shard is not served here under the expected epoch, the
+//! request is rejected and nothing is stored.
 
 use std::convert::Infallible;
 
@@ -22,7 +22,7 @@ use crate::node::{
     CallError, ConsumerEvent, Deliveries, EPOCH, Node, SECRET, SHARD, frame, frames, pack_lost,
 };
 
-/// The largest batch, and what it takes to say it.
+/// The largest batch, with its encoding overhead.
 const BODY_BYTES: usize = 64 << 20;
 
 pub(super) fn router(app: &App) -> Router<App> {
@@ -49,14 +49,14 @@ pub(super) fn is_from_a_node(app: &App, uri: &Uri, headers: &HeaderMap) -> bool 
     is_same_secret(given.as_bytes(), app.node.peer_secret().as_bytes())
 }
 
-/// The shard that is meant, if it is served here as the asker expects.
-fn meant(app: &App, headers: &HeaderMap) -> Option<ShardId> {
+/// The shard of the request, if it is served here under the expected epoch.
+fn target_shard(app: &App, headers: &HeaderMap) -> Option<ShardId> {
     let number = |name| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
     let shard = ShardId(u32::try_from(number(SHARD)?).ok()?);
     app.node.serves(shard, Epoch(number(EPOCH)?)).then_some(shard)
 }
 
-fn told(lost: CallError) -> Response<Body> {
+fn error_response(lost: CallError) -> Response<Body> {
     match lost {
         CallError::NotServing => StatusCode::CONFLICT,
         CallError::Overloaded => StatusCode::TOO_MANY_REQUESTS,
@@ -66,25 +66,30 @@ fn told(lost: CallError) -> Response<Body> {
 }
 
 async fn call(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response<Body> {
-    let Some(shard) = meant(&app, &headers) else { return told(CallError::NotServing) };
+    let Some(shard) = target_shard(&app, &headers) else {
+        return error_response(CallError::NotServing);
+    };
     let Ok(command) = open_call(&body) else {
-        // It was not taken: nothing happened. A node of an older version cannot serve it.
-        return told(CallError::NotServing);
+        // The command was not accepted, so nothing was stored. A node of an older version cannot
+        // serve it.
+        return error_response(CallError::NotServing);
     };
     match app.node.call_here(shard, command).await {
         Ok(answered) => Response::new(Body::from(pack_answer(&answered))),
-        Err(lost) => told(lost),
+        Err(lost) => error_response(lost),
     }
 }
 
-/// Commands one after the other, so that a batch can decide them together.
+/// Runs commands one after the other, so that one batch can decide them together.
 async fn calls(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response<Body> {
-    let Some(shard) = meant(&app, &headers) else { return told(CallError::NotServing) };
+    let Some(shard) = target_shard(&app, &headers) else {
+        return error_response(CallError::NotServing);
+    };
     let commands = frames(&body).iter().map(|frame| open_call(frame)).collect::<Result<_, _>>();
-    let Ok(commands) = commands else { return told(CallError::NotServing) };
+    let Ok(commands) = commands else { return error_response(CallError::NotServing) };
     let answers = app.node.call_all_here(shard, commands).await;
     if answers.iter().all(|answered| matches!(answered, Err(CallError::NotServing))) {
-        return told(CallError::NotServing);
+        return error_response(CallError::NotServing);
     }
     let frames = answers.iter().map(|answered| match answered {
         Ok(answered) => frame(&pack_answer(answered)),
@@ -95,11 +100,15 @@ async fn calls(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Respo
 }
 
 async fn join(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response<Body> {
-    let Some(shard) = meant(&app, &headers) else { return told(CallError::NotServing) };
-    let Ok(Command::Join(mut join)) = open_call(&body) else { return told(CallError::NotServing) };
-    // Numbers of consumers are of a process. The answer says which it is.
+    let Some(shard) = target_shard(&app, &headers) else {
+        return error_response(CallError::NotServing);
+    };
+    let Ok(Command::Join(mut join)) = open_call(&body) else {
+        return error_response(CallError::NotServing);
+    };
+    // Consumer numbers are unique per process. The answer contains the new number.
     join.consumer = app.node.next_consumer();
-    let mut guest = Guest {
+    let mut guest = RemoteConsumer {
         node: app.node.clone(),
         shard,
         consumer: join.consumer,
@@ -109,14 +118,18 @@ async fn join(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Respon
     match app.node.join_here(shard, join).await {
         Ok((answered, deliveries)) => {
             (guest.first, guest.deliveries) = (Some(answered), Some(deliveries));
-            Response::new(Body::from_stream(futures_util::stream::unfold(guest, Guest::next)))
+            Response::new(Body::from_stream(futures_util::stream::unfold(
+                guest,
+                RemoteConsumer::next,
+            )))
         }
-        Err(lost) => told(lost),
+        Err(lost) => error_response(lost),
     }
 }
 
-/// A consumer of another node. Dropped, it leaves, and what was not sent goes back.
-struct Guest {
+/// A consumer of another node. When it is dropped, it leaves, and deliveries that were not sent are
+/// given back.
+struct RemoteConsumer {
     node: Node,
     shard: ShardId,
     consumer: ConsumerId,
@@ -124,8 +137,8 @@ struct Guest {
     first: Option<CommandResult>,
 }
 
-impl Guest {
-    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Guest)> {
+impl RemoteConsumer {
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, RemoteConsumer)> {
         if let Some(answered) = self.first.take() {
             return Some((Ok(frame(&pack_answer(&answered))), self));
         }
@@ -137,7 +150,7 @@ impl Guest {
     }
 }
 
-impl Drop for Guest {
+impl Drop for RemoteConsumer {
     fn drop(&mut self) {
         if let Some(deliveries) = &mut self.deliveries {
             deliveries.close();

@@ -1,4 +1,4 @@
-//! Errors of serde, in the words of JSON instead of those of Rust types.
+//! Translates serde errors into the terms of JSON instead of Rust types.
 
 use driftq_api::Object;
 use serde::de::DeserializeOwned;
@@ -6,17 +6,17 @@ use serde_json::error::Category;
 
 use super::api_error::Invalid;
 
-/// The field that is invalid, and why.
+/// Returns the invalid field and the reason.
 fn json_error(error: &serde_path_to_error::Error<serde_json::Error>) -> Invalid {
     let path = error.path().to_string();
-    // Where JSON breaks off, or a name is none, the path ends in `?`.
+    // The path ends in `?` if the JSON is truncated or a name is invalid.
     let field = path.strip_suffix('?').unwrap_or(&path).trim_end_matches('.');
     let error = error.inner();
     if error.classify() != Category::Data {
         return Invalid::new(field, not_json(field, error));
     }
     let message = error.to_string();
-    // The field has a name, and a query has no lines.
+    // The position is removed, because the message names the field, and a query has no lines.
     let place = format!(" at line {} column {}", error.line(), error.column());
     let message = message.strip_suffix(&*place).unwrap_or(&message);
     let missing = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
@@ -27,21 +27,22 @@ fn json_error(error: &serde_path_to_error::Error<serde_json::Error>) -> Invalid 
     }
 }
 
-/// Says where a text stops being JSON.
+/// Describes where a text stops being valid JSON.
 fn not_json(field: &str, error: &serde_json::Error) -> String {
     let message = error.to_string();
     match field {
-        _ if message.starts_with("recursion limit") => "is nested too deep".to_owned(),
+        _ if message.starts_with("recursion limit") => "is nested too deeply".to_owned(),
         "" => format!("not JSON: {message}"),
-        // So it is called too where there is a value, and one of a few words was wanted.
+        // serde also reports this if the value is not one of an enum's words.
         _ => match message.strip_prefix("expected value") {
-            Some(place) => format!("not a value that it can have,{place}"),
+            Some(place) => format!("not a valid value,{place}"),
             None => message,
         },
     }
 }
 
-/// What a derived reader says, in other words. What our own say is for people already.
+/// Rewrites the messages of derived deserializers. Messages of our own deserializers are already
+/// readable.
 fn in_words(message: &str) -> String {
     let after = |kinds: [&str; 2]| kinds.into_iter().find_map(|kind| message.strip_prefix(kind));
     if let Some(rest) = after(["invalid type: ", "invalid value: "])
@@ -60,7 +61,7 @@ fn in_words(message: &str) -> String {
         return format!("unknown field; known: {}", known.replace('`', ""));
     }
     if let Some(name) = message.strip_prefix("duplicate field ") {
-        return format!("{name} is there twice");
+        return format!("{name} is given twice");
     }
     message.to_owned()
 }
@@ -88,13 +89,13 @@ fn given_in_words(given: &str) -> &str {
     }
 }
 
-/// Reads a request from its JSON form.
+/// Parses a request from its JSON form.
 pub(crate) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Invalid> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let Object(asked) =
+    let Object(request) =
         serde_path_to_error::deserialize(&mut reader).map_err(|error| json_error(&error))?;
     reader.end().map_err(|error| Invalid::new("", not_json("", &error)))?;
-    Ok(asked)
+    Ok(request)
 }
 
 #[cfg(test)]
@@ -114,7 +115,7 @@ mod tests {
         field: &str,
         message: &str,
     ) -> Value {
-        let refused = from_json::<T>(body.as_bytes()).expect_err("it cannot be read");
+        let refused = from_json::<T>(body.as_bytes()).expect_err("the body is invalid");
         let refused = serde_json::to_value(&ApiError::from(refused).0).unwrap();
         assert_eq!(refused["message"], message, "{body}");
         assert_eq!(refused["field"].as_str().unwrap_or_default(), field, "{body}");
@@ -164,9 +165,9 @@ mod tests {
         check::<Seek>("[]", "", "must be an object, not a list");
         check::<Seek>("{", "", "not JSON: EOF while parsing an object at line 1 column 1");
         let twice = r#"{"to":"latest","dry_run":true,"dry_run":true}"#;
-        let refused = from_json::<Seek>(twice.as_bytes()).expect_err("it cannot be read");
+        let refused = from_json::<Seek>(twice.as_bytes()).expect_err("the body is invalid");
         let message = ApiError::from(refused).0.message;
-        assert!(message.ends_with("`dry_run` is there twice"), "{message}");
+        assert!(message.ends_with("`dry_run` is given twice"), "{message}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! HTTP around the node: one file per resource.
+//! The HTTP API of the node, one file per resource.
 
 mod accept;
 mod access;

@@ -1,5 +1,5 @@
-//! Work on large bodies and answers, on threads of its own. A worker of the async runtime that is busy for
-//! milliseconds delays every request behind it.
+//! Runs work on large bodies and answers on separate threads. A worker of the async runtime that is
+//! busy for milliseconds delays every request behind it.
 
 use std::sync::LazyLock;
 
@@ -10,32 +10,33 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::api_error::ApiError;
 
-/// Work on fewer bytes than this is done at once: it takes a fraction of a millisecond.
+/// Work on fewer bytes runs directly, because it takes a fraction of a millisecond.
 const AT_ONCE_BYTES: usize = 256 * 1024;
-/// Threads of each kind.
+/// Number of threads per pool.
 const THREADS: usize = 2;
-/// Their priority, below that of everything else in this process.
+/// The priority of the threads, below all others of this process.
 const NICE: i32 = 10;
 
-/// Reads bodies.
+/// Parses bodies.
 pub(super) static READERS: Workers = Workers(LazyLock::new(start));
-/// Writes answers. Bodies do not delay them.
+/// Writes answers. Separate from `READERS`, so that bodies do not delay answers.
 pub(super) static WRITERS: Workers = Workers(LazyLock::new(start));
 
-/// Threads for large bodies, started with the first one.
+/// A thread pool for large bodies, started on first use.
 pub(super) struct Workers(LazyLock<Runtime>);
 
 fn start() -> Runtime {
     let mut threads = Builder::new_current_thread();
     threads.thread_name("large").max_blocking_threads(THREADS).on_thread_start(|| {
-        // Linux changes the calling thread alone. If it fails, large bodies delay other requests as they did before.
+        // Linux changes only the calling thread. If this fails, large bodies may delay other
+        // requests.
         let _priority = rustix::process::nice(NICE);
     });
-    threads.build().expect("the system has threads")
+    threads.build().expect("a runtime without I/O always builds")
 }
 
 impl Workers {
-    /// Does `work` on so many bytes.
+    /// Runs `work`, which processes `bytes` bytes.
     pub(super) async fn run<T: Send + 'static>(
         &'static self,
         bytes: usize,
@@ -52,10 +53,10 @@ impl Workers {
     }
 }
 
-/// An answer with messages of so many bytes. It does not grow while it is written, which would copy it and take twice
-/// the memory.
+/// Serializes an answer with messages of `bytes` bytes. The buffer is allocated large enough at
+/// once, because growing would copy it and need twice the memory.
 pub(super) fn json(answer: &impl Serialize, messages: usize, bytes: usize) -> Vec<u8> {
     let mut written = Vec::with_capacity(bytes + bytes / 16 + 1_024 * (messages + 1));
-    serde_json::to_writer(&mut written, answer).expect("answers are plain");
+    serde_json::to_writer(&mut written, answer).expect("answers serialize");
     written
 }

@@ -1,8 +1,9 @@
-//! The OpenAPI document: made of the routes as they are served and of the types that travel.
+//! The OpenAPI document, generated from the served routes and the types of the API.
 //!
-//! 1. A route that is served is in it, and no other: both come from one list.
-//! 2. The query form of a request is made from the table that reads it, with the schemas of the JSON form.
-//! 3. What every route may answer, and what every answer carries, is written once, here.
+//! 1. The document and the router use the same list of routes, so they cannot differ.
+//! 2. The query form of a request is generated from the table that parses it, with the schemas of
+//!    the JSON form.
+//! 3. Responses and headers that all routes share are defined once, here.
 
 use driftq_api::ErrorCode;
 use serde_json::{Map, Value, json};
@@ -12,7 +13,7 @@ use super::query::strip_null;
 use super::router::routes;
 use super::settings;
 
-/// What every route may answer.
+/// Errors that every route may return.
 const ANYWHERE: [ErrorCode; 8] = [
     ErrorCode::InvalidArgument,
     ErrorCode::Unauthenticated,
@@ -24,14 +25,14 @@ const ANYWHERE: [ErrorCode; 8] = [
     ErrorCode::Unavailable,
 ];
 
-/// The document.
+/// Generates the document.
 pub fn document() -> Value {
-    let mut document = serde_json::to_value(routes().into_openapi()).expect("it is plain");
+    let mut document = serde_json::to_value(routes().into_openapi()).expect("it serializes");
     document["info"] = json!({
         "title": "DriftQ HTTP API",
         "version": "v1",
         "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
-        "description": "A durable queue. docs/reference/api.md says what each route does.",
+        "description": "A durable queue. docs/reference/api.md describes each route.",
     });
     document["security"] = json!([{}, { "key": [] }]);
     let components = &mut document["components"];
@@ -50,7 +51,7 @@ pub fn document() -> Value {
     for (setting, default) in defaults.as_object().into_iter().flatten() {
         components["schemas"]["Settings"]["properties"][setting]["default"] = default.clone();
     }
-    let schemas = components["schemas"].as_object_mut().expect("there are schemas");
+    let schemas = components["schemas"].as_object_mut().expect("schemas exist");
     let known = schemas.clone();
     for schema in schemas.values_mut() {
         flatten(schema, &known);
@@ -58,16 +59,16 @@ pub fn document() -> Value {
     for (name, ways) in WAYS {
         let required = |way: &&[&str]| json!({ "required": way });
         let (kind, ways) = match ways {
-            Ways::OneOf(ways) => ("oneOf", ways),
-            Ways::AnyOf(ways) => ("anyOf", ways),
+            FieldSets::OneOf(ways) => ("oneOf", ways),
+            FieldSets::AnyOf(ways) => ("anyOf", ways),
         };
         schemas[*name][kind] = ways.iter().map(required).collect();
     }
     bound_numbers(&mut document);
     let sent = sent(&document);
-    let schemas = document["components"]["schemas"].as_object_mut().expect("there are schemas");
+    let schemas = document["components"]["schemas"].as_object_mut().expect("schemas exist");
     for (_, answer) in schemas.iter_mut().filter(|(name, _)| !sent.contains(name)) {
-        as_answered(answer);
+        adjust_response(answer);
     }
     let schemas = document["components"]["schemas"].clone();
     for operation in operations(&mut document) {
@@ -76,18 +77,18 @@ pub fn document() -> Value {
     document
 }
 
-/// Fields that stand for each other.
-enum Ways {
+/// Alternative sets of required fields.
+enum FieldSets {
     OneOf(&'static [&'static [&'static str]]),
     AnyOf(&'static [&'static [&'static str]]),
 }
 
-const VALUE: Ways = Ways::OneOf(&[&["value"], &["value_base64"]]);
-const DELIVERY: Ways =
-    Ways::AnyOf(&[&["token"], &["topic", "group", "partition", "offset", "owner"]]);
-const LETTERS: Ways = Ways::OneOf(&[&["ids"], &["filter"]]);
+const VALUE: FieldSets = FieldSets::OneOf(&[&["value"], &["value_base64"]]);
+const DELIVERY: FieldSets =
+    FieldSets::AnyOf(&[&["token"], &["topic", "group", "partition", "offset", "owner"]]);
+const LETTERS: FieldSets = FieldSets::OneOf(&[&["ids"], &["filter"]]);
 
-const WAYS: &[(&str, Ways)] = &[
+const WAYS: &[(&str, FieldSets)] = &[
     ("Produce", VALUE),
     ("Delivery", VALUE),
     ("DeadLetter", VALUE),
@@ -109,7 +110,7 @@ fn headers() -> Value {
     })
 }
 
-/// Makes one object of an object and what is flattened into it.
+/// Merges an object and the objects that are flattened into it.
 fn flatten(schema: &mut Value, known: &Map<String, Value>) {
     let Some(parts) = schema.get_mut("allOf").map(Value::take) else { return };
     let mut whole = json!({ "type": "object", "required": [], "properties": {} });
@@ -122,7 +123,7 @@ fn flatten(schema: &mut Value, known: &Map<String, Value>) {
             rest.push(known[name].clone());
         }
         if let Some(ways) = part["oneOf"].as_array() {
-            // Which of them must be there is said apart.
+            // Their required fields are added from `WAYS`.
             rest.extend(
                 ways.iter()
                     .map(|way| json!({ "properties": way["properties"], "$ref": way["$ref"] })),
@@ -140,7 +141,8 @@ fn flatten(schema: &mut Value, known: &Map<String, Value>) {
     *schema = whole;
 }
 
-/// Integers are below 2^53, and those that are kept in 32 bits fit them. Formats say it less well.
+/// Adds the maximum of integers: below 2^53, or within 32 bits. Replaces formats, which are less
+/// precise.
 fn bound_numbers(value: &mut Value) {
     const EXACT_MAX: u64 = (1 << 53) - 1;
     if let Some(items) = value.as_array_mut() {
@@ -165,7 +167,7 @@ fn bound_numbers(value: &mut Value) {
     object.values_mut().for_each(bound_numbers);
 }
 
-/// Names of the schemas that requests are made of.
+/// Returns the names of the schemas that requests use.
 fn sent(document: &Value) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let paths = document["paths"].as_object().into_iter().flatten();
@@ -186,8 +188,9 @@ fn sent(document: &Value) -> Vec<String> {
     names
 }
 
-/// What is absent from an answer is left out, never null; and an empty list fits several shapes.
-fn as_answered(schema: &mut Value) {
+/// Adjusts a response schema: absent fields are left out, never null, and an empty list matches
+/// several shapes.
+fn adjust_response(schema: &mut Value) {
     let required = schema["required"].clone();
     let is_required =
         |name: &str| required.as_array().is_some_and(|all| all.iter().any(|of| of == name));
@@ -197,7 +200,7 @@ fn as_answered(schema: &mut Value) {
             .filter(|(name, _)| !is_required(name))
             .for_each(|(_, of)| strip_null(of));
     } else if let Some(mut shapes) = schema.as_object_mut().and_then(|of| of.remove("oneOf")) {
-        shapes.as_array_mut().into_iter().flatten().for_each(as_answered);
+        shapes.as_array_mut().into_iter().flatten().for_each(adjust_response);
         schema["anyOf"] = shapes;
     }
 }
@@ -207,7 +210,7 @@ fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
     paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut)
 }
 
-/// What every operation has in common.
+/// Adds the parameters and responses that all operations share.
 fn complete(operation: &mut Value, schemas: &Value) {
     let request_id = json!({ "$ref": "#/components/parameters/RequestId" });
     match operation["parameters"].as_array_mut() {
@@ -227,27 +230,27 @@ fn complete(operation: &mut Value, schemas: &Value) {
         let is_needed = needed.iter().any(|of| schemas[name].get(of).is_some());
         body["required"] = (is_needed && !has_query_form).into();
     }
-    let responses = operation["responses"].as_object_mut().expect("every route answers");
-    responses.values_mut().for_each(carry);
+    let responses = operation["responses"].as_object_mut().expect("every route has responses");
+    responses.values_mut().for_each(add_headers);
     for code in ANYWHERE {
         let named = json!({ "$ref": format!("#/components/responses/{}", code.schema_name()) });
         responses.entry(code.status().to_string()).or_insert(named);
     }
 }
 
-/// What every answer carries.
-fn carry(response: &mut Value) {
+/// Adds the headers of every response.
+fn add_headers(response: &mut Value) {
     response["headers"] = json!({
         "X-Request-Id": { "$ref": "#/components/headers/RequestId" },
         "Cache-Control": { "$ref": "#/components/headers/NoStore" },
     });
 }
 
-/// The answers that every route may give.
+/// The error responses that every route may return.
 fn anywhere() -> Map<String, Value> {
     let response = |code: ErrorCode| {
         let (_, mut response) = refused(&[code]).into_iter().next().expect("one code, one status");
-        carry(&mut response);
+        add_headers(&mut response);
         if [ErrorCode::ResourceExhausted, ErrorCode::Unavailable].contains(&code) {
             let retry_after = json!({ "$ref": "#/components/headers/RetryAfter" });
             response["headers"]["Retry-After"] = retry_after;
@@ -350,7 +353,7 @@ mod tests {
 
     #[test]
     fn every_rejection_is_an_error_that_the_document_describes() {
-        // An unknown variant is answered with the names of all.
+        // The error for an unknown variant lists the names of all variants.
         let unknown = serde_json::from_value::<Rejection>(json!("unknown")).expect_err("unknown");
         let all: BTreeSet<String> =
             unknown.to_string().split('`').skip(3).step_by(2).map(str::to_owned).collect();

@@ -14,7 +14,7 @@ use super::request::ApiRequest;
 /// The parameters of a request that has no body.
 pub(crate) struct Query<T>(PhantomData<T>);
 
-/// The query form of a request that may have a body instead; `S` is how that body looks.
+/// The query form of a request that may have a body instead. `S` is the schema of that body.
 pub(crate) struct QueryForm<T, S = T>(PhantomData<(T, S)>);
 
 impl<T: ApiRequest> IntoParams for Query<T> {
@@ -41,7 +41,7 @@ fn parameter(param: &FormParam) -> ParameterBuilder {
     parameter.schema(Some(param.schema.clone()))
 }
 
-/// What some routes refuse and others do not.
+/// Defines errors that only some routes return.
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident: $($code:ident),+;)*) => {$(
         $(#[$doc])*
@@ -51,7 +51,7 @@ macro_rules! refusals {
             fn responses() -> std::collections::BTreeMap<String, RefOr<utoipa::openapi::Response>> {
                 let refused = refused(&[$(ErrorCode::$code),+]);
                 let refused = refused.into_iter().map(|(status, response)| {
-                    (status, serde_json::from_value(response).expect("a response is one"))
+                    (status, serde_json::from_value(response).expect("valid response"))
                 });
                 refused.collect()
             }
@@ -60,25 +60,25 @@ macro_rules! refusals {
 }
 
 refusals! {
-    /// Topic, group or message.
+    /// The topic, group or message does not exist.
     Missing: NotFound;
-    /// Not now, or not like this.
+    /// The request is not possible in the current state.
     Unmet: FailedPrecondition;
-    /// The delivery is not the caller's any more.
+    /// The delivery is no longer leased to the caller.
     Stale: FailedPrecondition, StaleLease;
-    /// The effect is not the caller's any more, or is not in that state.
+    /// The effect is no longer the caller's, or is in another state.
     StaleEffect: FailedPrecondition, StaleFence;
     /// Another execution holds the effect, or its outcome must be resolved first.
     Held: StaleLease, InProgress, InDoubt;
-    /// A commit that cannot be.
+    /// A commit is rejected.
     Uncommitted: AlreadyExists, FailedPrecondition, StaleLease, StaleFence, InProgress, InDoubt;
-    /// Another of that name.
+    /// The name is already in use.
     Exists: AlreadyExists;
-    /// The same key, other content.
+    /// The key was used with other content.
     Conflicting: Conflict;
 }
 
-/// Answers by status; errors of one status are alternatives.
+/// Returns the error responses by status. Errors with the same status are alternatives.
 pub(super) fn refused(codes: &[ErrorCode]) -> Map<String, Value> {
     let mut responses = Map::new();
     for code in codes {

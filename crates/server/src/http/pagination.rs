@@ -1,4 +1,4 @@
-//! Lists, a page at a time. A cursor is the last name of the page before, in a form nobody takes apart.
+//! Pagination of lists. A cursor is the last name of the previous page, in an opaque encoding.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -14,12 +14,12 @@ use super::counted::Counted;
 use super::off_runtime;
 use crate::budget::Charge;
 
-/// Bytes of messages that one call brings, about. It brings one message of any size.
+/// Approximate bytes of messages per call. A single message may be larger.
 pub(crate) const BYTES_MAX: u64 = 4 << 20;
 
 const LIMIT: u32 = 100;
 
-/// The most items of a page.
+/// The maximum number of items per page.
 pub(crate) fn limit(limit: Option<Limit>) -> usize {
     limit.map_or(LIMIT, Limit::get) as usize
 }
@@ -34,19 +34,21 @@ pub(crate) fn from_cursor(cursor: &str) -> Result<String, ApiError> {
         .filter(|bytes| !bytes.is_empty())
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .ok_or_else(|| {
-            ApiError::invalid("cursor", "send next_cursor of the page before, unchanged")
+            ApiError::invalid("cursor", "must be the unchanged next_cursor of the previous page")
         })
 }
 
-/// Memory for a list of messages, before they are read.
+/// Draws memory for a list of messages before they are loaded.
 pub(crate) async fn room(app: &App) -> Result<Charge, ApiError> {
-    // The messages and the answer are in memory together. A body has room for two values, so this covers the largest.
+    // The messages and the answer are in memory at the same time. The body limit is at least twice
+    // the largest value, so this covers the largest message.
     let bytes = 2 * BYTES_MAX as usize + app.limits.body_bytes;
     let charge = app.budget.lists.take(bytes, ROOM_TIME).await;
-    charge.ok_or_else(|| memory_short("too many lists of messages: ask again later"))
+    charge.ok_or_else(|| memory_short("too many concurrent lists of messages; retry later"))
 }
 
-/// The answer with a list of messages, of so many bytes about. It counts until the client has taken it.
+/// Creates the answer with a list of messages of about `bytes` bytes. It counts against the budget
+/// until the client has received it.
 pub(crate) async fn answer(
     bytes: usize,
     mut charge: Charge,
@@ -57,7 +59,7 @@ pub(crate) async fn answer(
     Ok(of_json(Body::new(Counted { body: Body::from(body), _held: charge })))
 }
 
-/// Which page is meant.
+/// The requested page.
 pub(crate) struct Pages {
     limit: usize,
     after: Option<String>,
@@ -68,7 +70,7 @@ impl Pages {
         Ok(Pages { limit: limit(of), after: cursor.map(from_cursor).transpose()? })
     }
 
-    /// The page, of things sorted by name, and the cursor of the next.
+    /// Returns the page of items, which are sorted by name, and the cursor of the next page.
     pub(crate) fn of<T>(
         &self,
         all: Vec<T>,

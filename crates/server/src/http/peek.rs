@@ -1,5 +1,5 @@
-//! Looking at messages: many slices of the core's, one after the other, until the page is full or the call
-//! has looked at enough.
+//! Peeks at messages. One call runs many slices of the core until the page is full or enough
+//! messages are scanned.
 
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -24,12 +24,12 @@ use super::request::{ApiRequest, Param, field};
 use super::words::{ToCore, ToWire};
 use super::{convert, off_runtime};
 
-/// Messages that one call looks at.
+/// Maximum number of messages that one call scans.
 const SCAN_MAX: u64 = 10_000;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ListQuery {
+pub(crate) struct PeekQuery {
     partition: Option<PartitionNumber>,
     from: Option<Integer>,
     #[schema(value_type = Option<schema::GroupName>)]
@@ -50,7 +50,7 @@ pub(crate) struct ListQuery {
     cursor: Option<String>,
 }
 
-impl ApiRequest for ListQuery {
+impl ApiRequest for PeekQuery {
     const QUERY: &'static [Param] = &[
         field("partition"),
         field("from"),
@@ -69,7 +69,7 @@ impl ApiRequest for ListQuery {
     ];
 }
 
-/// Where a call is: partition and offset.
+/// The position of a call: partition and offset.
 #[derive(Clone, Copy)]
 struct Place {
     partition: u32,
@@ -82,15 +82,15 @@ impl Place {
         let parsed = place.split_once(':').and_then(|(partition, from)| {
             Some(Place { partition: partition.parse().ok()?, from: from.parse().ok()? })
         });
-        parsed.ok_or_else(|| ApiError::invalid("cursor", "not a cursor of this list"))
+        parsed.ok_or_else(|| ApiError::invalid("cursor", "is not a cursor of this list"))
     }
 
-    /// Refuses a place that no page of this list ends at.
-    fn within(self, partitions: u32, asked: Option<u32>) -> Result<Place, ApiError> {
-        if self.partition < partitions && asked.is_none_or(|asked| asked == self.partition) {
+    /// Rejects a position that cannot be the cursor of this list.
+    fn within(self, partitions: u32, request: Option<u32>) -> Result<Place, ApiError> {
+        if self.partition < partitions && request.is_none_or(|request| request == self.partition) {
             Ok(self)
         } else {
-            Err(ApiError::invalid("cursor", "not a cursor of this list"))
+            Err(ApiError::invalid("cursor", "is not a cursor of this list"))
         }
     }
 
@@ -99,37 +99,40 @@ impl Place {
     }
 }
 
-/// Looks at messages without taking them.
+/// Lists messages without leasing them.
 #[utoipa::path(
     get, path = "/v1/topics/{topic}/messages", operation_id = "peek", tag = "messages",
-    params(("topic" = TopicName, Path), Query<ListQuery>),
-    responses((status = 200, description = "what was found", body = Messages<'static>), Missing),
+    params(("topic" = TopicName, Path), Query<PeekQuery>),
+    responses((status = 200, description = "a page of messages", body = Messages<'static>), Missing),
 )]
 pub(crate) async fn messages(
     State(app): State<App>,
     Path(topic): Path<String>,
-    input: Input<ListQuery>,
+    input: Input<PeekQuery>,
 ) -> Result<Response<Body>, ApiError> {
-    let asked = input.body;
-    if asked.from.is_some() && asked.partition.is_none() {
-        return Err(ApiError::invalid("from", "it needs partition"));
+    let request = input.body;
+    if request.from.is_some() && request.partition.is_none() {
+        return Err(ApiError::invalid("from", "requires partition"));
     }
-    let limit = limit(asked.limit);
-    let partition = asked.partition.map(PartitionNumber::get);
+    let limit = limit(request.limit);
+    let partition = request.partition.map(PartitionNumber::get);
     let name = topic_name(&topic);
     let view = app.call(ViewTopic(name.clone())).await?;
     let partitions = view.partitions.len() as u32;
     if partition.is_some_and(|partition| partition >= partitions) {
-        return Err(ApiError::invalid("partition", format!("the topic has {partitions}")));
+        return Err(ApiError::invalid(
+            "partition",
+            format!("must be less than {partitions}, the number of partitions"),
+        ));
     }
-    let mut place = match &asked.cursor {
+    let mut place = match &request.cursor {
         Some(cursor) => Place::of(cursor)?.within(partitions, partition)?,
         None => {
-            Place { partition: partition.unwrap_or(0), from: asked.from.map_or(0, Integer::get) }
+            Place { partition: partition.unwrap_or(0), from: request.from.map_or(0, Integer::get) }
         }
     };
     let last = partition.unwrap_or(partitions - 1);
-    let filter = filter(&asked)?;
+    let filter = filter(&request)?;
     let room = pagination::room(&app).await?;
     let (mut found, mut scanned, mut bytes) = (Vec::new(), 0, 0);
     let mut next = Some(place);
@@ -143,7 +146,7 @@ pub(crate) async fn messages(
             topic: name.clone(),
             partition: place.partition,
             from: place.from,
-            group: asked.group.as_deref().map(Into::into),
+            group: request.group.as_deref().map(Into::into),
             filter: filter.clone(),
             limit: (limit - found.len()) as u32,
             scan: SCAN_MAX - scanned,
@@ -160,35 +163,36 @@ pub(crate) async fn messages(
             None => None,
         };
     }
-    let with_values = asked.values.unwrap_or(true);
-    let has_group = asked.group.is_some();
+    let with_values = request.values.unwrap_or(true);
+    let has_group = request.group.is_some();
     let next_cursor = next.map(Place::cursor);
     let bytes = if with_values { bytes as usize } else { 0 };
     let write = move || {
-        let messages = found.iter().map(|peeked| shown(peeked, with_values, has_group)).collect();
+        let messages =
+            found.iter().map(|peeked| wire_peeked(peeked, with_values, has_group)).collect();
         off_runtime::json(&Messages { messages, scanned, next_cursor }, found.len(), bytes)
     };
     pagination::answer(bytes, room, write).await
 }
 
-fn filter(asked: &ListQuery) -> Result<PeekFilter, ApiError> {
+fn filter(request: &PeekQuery) -> Result<PeekFilter, ApiError> {
     let given = |text: &Option<String>| text.as_deref().map(Into::into);
-    if asked.state.is_some() && asked.group.is_none() {
-        return Err(ApiError::invalid("state", "it needs group"));
+    if request.state.is_some() && request.group.is_none() {
+        return Err(ApiError::invalid("state", "requires group"));
     }
     Ok(PeekFilter {
-        key: asked.key.as_deref().map(|key| Bytes::copy_from_slice(key.as_bytes())),
-        run_id: given(&asked.run_id),
-        step_id: given(&asked.step_id),
-        tenant_id: given(&asked.tenant_id),
-        idempotency_key: given(&asked.idempotency_key),
-        since: asked.since.map(|at| Timestamp(at.0)),
-        until: asked.until.map(|at| Timestamp(at.0)),
-        state: asked.state.map(ToCore::core),
+        key: request.key.as_deref().map(|key| Bytes::copy_from_slice(key.as_bytes())),
+        run_id: given(&request.run_id),
+        step_id: given(&request.step_id),
+        tenant_id: given(&request.tenant_id),
+        idempotency_key: given(&request.idempotency_key),
+        since: request.since.map(|at| Timestamp(at.0)),
+        until: request.until.map(|at| Timestamp(at.0)),
+        state: request.state.map(ToCore::core),
     })
 }
 
-fn shown(peeked: &PeekedMessage, with_values: bool, has_group: bool) -> WirePeeked<'_> {
+fn wire_peeked(peeked: &PeekedMessage, with_values: bool, has_group: bool) -> WirePeeked<'_> {
     let message = &*peeked.message;
     WirePeeked {
         id: peeked.id.to_string(),

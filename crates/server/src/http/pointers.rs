@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use driftq_api::number::Limit;
-use driftq_api::pointer::{Pointed, Pointer as WirePointer, Pointers as WirePointers};
+use driftq_api::pointer::{Pointer as WirePointer, PointerResponse, Pointers as WirePointers};
 use driftq_api::schema;
 use driftq_core::command::{ListPointers, PointerName, PointerQuery, Pointers, SetPointer};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ use super::request::{ApiRequest, Param, field};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ListQuery {
+pub(crate) struct PointerListQuery {
     #[schema(value_type = schema::TopicName)]
     topic: String,
     #[schema(value_type = schema::PointerText)]
@@ -34,7 +34,7 @@ pub(crate) struct ListQuery {
     cursor: Option<String>,
 }
 
-impl ApiRequest for ListQuery {
+impl ApiRequest for PointerListQuery {
     const QUERY: &'static [Param] = &[
         field("topic"),
         field("dataset"),
@@ -45,24 +45,25 @@ impl ApiRequest for ListQuery {
     ];
 }
 
-/// Shows where a piece of a dataset is, or where all pieces of one version are.
+/// Returns the pointer to one partition of a dataset, or lists the pointers of one version.
 #[utoipa::path(
     get, path = "/v1/pointers", operation_id = "pointers", tag = "effects",
-    params(Query<ListQuery>),
-    responses((status = 200, description = "where it is", body = Pointed), Missing),
+    params(Query<PointerListQuery>),
+    responses((status = 200, description = "a pointer or a page of pointers", body = PointerResponse), Missing),
 )]
 pub(crate) async fn pointers(
     State(app): State<App>,
-    input: Input<ListQuery>,
-) -> Result<Json<Pointed>, ApiError> {
-    let ListQuery { topic, dataset, version, partition_key, limit: asked, cursor } = input.body;
+    input: Input<PointerListQuery>,
+) -> Result<Json<PointerResponse>, ApiError> {
+    let PointerListQuery { topic, dataset, version, partition_key, limit: request, cursor } =
+        input.body;
     let name = topic_name(&topic);
     let (dataset, version) = (dataset.into(), version.into());
     if let Some(partition_key) = partition_key {
-        if asked.is_some() || cursor.is_some() {
+        if request.is_some() || cursor.is_some() {
             return Err(ApiError::invalid(
                 "partition_key",
-                "names one: limit and cursor are for lists",
+                "cannot be combined with limit or cursor",
             ));
         }
         let partition_key = partition_key.into();
@@ -70,25 +71,25 @@ pub(crate) async fn pointers(
             PointerQuery { topic: name, name: PointerName { dataset, version, partition_key } };
         let pointer = app.call(name).await?;
         let one = WirePointer { topic: Some(topic), ..convert::pointer(*pointer) };
-        return Ok(Json(Pointed::One(one)));
+        return Ok(Json(PointerResponse::One(one)));
     }
     let after = cursor.as_deref().map(from_cursor).transpose()?.map(Into::into);
-    let list = ListPointers { topic: name, dataset, version, after, limit: limit(asked) as u32 };
+    let list = ListPointers { topic: name, dataset, version, after, limit: limit(request) as u32 };
     let Pointers { pointers, more } = *app.call(list).await?;
     let last = pointers.last().filter(|_| more);
     let next_cursor = last.map(|last| to_cursor(&last.name.partition_key));
     let pointers = pointers.into_iter().map(convert::pointer).collect();
-    Ok(Json(Pointed::Page(WirePointers { pointers, next_cursor })))
+    Ok(Json(PointerResponse::Page(WirePointers { pointers, next_cursor })))
 }
 
-/// As a commit is asked for it.
-pub(super) fn set(asked: driftq_api::pointer::SetPointer) -> SetPointer {
-    let driftq_api::pointer::SetPointer { dataset, version, partition_key, .. } = asked;
+/// Converts a pointer of a commit request.
+pub(super) fn set(request: driftq_api::pointer::SetPointer) -> SetPointer {
+    let driftq_api::pointer::SetPointer { dataset, version, partition_key, .. } = request;
     let (dataset, version, partition_key) = (dataset.into(), version.into(), partition_key.into());
     SetPointer {
         name: PointerName { dataset, version, partition_key },
-        location: asked.location.into(),
-        checksum: asked.checksum.filter(|checksum| !checksum.is_empty()).map(Into::into),
-        replace: asked.replace.unwrap_or(false),
+        location: request.location.into(),
+        checksum: request.checksum.filter(|checksum| !checksum.is_empty()).map(Into::into),
+        replace: request.replace.unwrap_or(false),
     }
 }

@@ -1,10 +1,11 @@
-//! The answer of a poll on HTTP/2, and the deliveries in it.
+//! The answer to a poll over HTTP/2, and the deliveries in it.
 //!
-//! 1. The deliveries are the client's when it has granted room for the whole answer.
-//! 2. If the client goes before, or takes nothing for a quarter of a lease, they go back and count no attempt. The rest of
-//!    the answer is not sent: its leases are over.
+//! 1. The deliveries are confirmed when the client has granted window for the whole answer.
+//! 2. If the client disconnects before, or reads nothing for a quarter of a lease, the deliveries
+//!    are given back and count no attempt. The rest of the answer is not sent, because its leases
+//!    have ended.
 //!
-//! With HTTP/1.1 an answer is the client's when it was handed to the socket.
+//! Over HTTP/1.1, the deliveries are confirmed when the answer was written to the socket.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -16,18 +17,18 @@ use tokio::time::timeout;
 
 use super::session::Unconfirmed;
 
-/// Bytes of one step, about. A client that takes a step in time gets as long for the next.
+/// Approximate bytes per step. A client that reads a step in time gets the same time for the next.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// Such an answer.
+/// The answer to a poll over HTTP/2.
 pub(super) struct PollAnswer {
     rest: Bytes,
-    /// Bytes that the client has not taken, as far as is known.
+    /// Bytes that the client is not known to have received.
     left: watch::Sender<usize>,
 }
 
 impl PollAnswer {
-    /// The answer with these deliveries.
+    /// Creates the answer that contains these deliveries.
     pub(super) fn body(content: Vec<u8>, unconfirmed: Unconfirmed) -> Body {
         let (left, watched) = watch::channel(content.len());
         tokio::spawn(give_back_unless_taken(watched, unconfirmed));
@@ -35,7 +36,7 @@ impl PollAnswer {
     }
 }
 
-/// However else it ends, the deliveries go back.
+/// Confirms the deliveries once the answer is received. In any other case they are given back.
 async fn give_back_unless_taken(mut left: watch::Receiver<usize>, unconfirmed: Unconfirmed) {
     while let Ok(Ok(())) = timeout(unconfirmed.patience, left.changed()).await {
         if *left.borrow_and_update() == 0 {
@@ -48,13 +49,13 @@ impl hyper::body::Body for PollAnswer {
     type Data = Bytes;
     type Error = std::io::Error;
 
-    /// When it is asked for more, the client has taken what came before.
+    /// When hyper polls for more, the client has granted window for the bytes before.
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
         if self.left.send(self.rest.len()).is_err() {
-            return Poll::Ready(Some(Err(std::io::Error::other("the deliveries went back"))));
+            return Poll::Ready(Some(Err(std::io::Error::other("the deliveries were given back"))));
         }
         if self.rest.is_empty() {
             return Poll::Ready(None);

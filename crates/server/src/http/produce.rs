@@ -1,4 +1,4 @@
-//! Producing: one message, or many.
+//! Producing one message or a batch.
 
 use axum::Json;
 use axum::extract::State;
@@ -51,7 +51,7 @@ impl ApiRequest for ProduceBatch {
     params(
         QueryForm<Request>,
         ("Idempotency-Key" = Option<IdempotencyKey>, Header, description = "The same as envelope.idempotency_key; bare or in double quotes"),
-        ("traceparent" = Option<String>, Header, description = "W3C trace context; comes back in the delivery"),
+        ("traceparent" = Option<String>, Header, description = "W3C trace context; returned in the delivery"),
         ("tracestate" = Option<String>, Header),
     ),
     request_body = Request,
@@ -76,25 +76,25 @@ pub(crate) async fn one(
     receipt(topic, app.try_call(produce).await?).map(Json)
 }
 
-/// The header, bare or in double quotes.
+/// Reads the `Idempotency-Key` header, bare or in double quotes.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let refused = |why| ApiError::invalid("Idempotency-Key", why);
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.any(|other| other != value) {
-        return Err(refused("given twice"));
+        return Err(refused("is given twice with different values"));
     }
-    let not_text = |_| refused("not text");
+    let not_text = |_| refused("is not valid UTF-8");
     let text = std::str::from_utf8(value.as_bytes()).map_err(not_text)?.trim();
     let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     match quoted.unwrap_or(text) {
-        // Who sends the header means to be protected.
+        // A client that sends the header expects deduplication.
         "" => Err(refused("is empty")),
         key => Ok(Some(key.to_owned())),
     }
 }
 
-/// W3C trace context, where it is well formed.
+/// Reads the W3C trace context, if it is well formed.
 fn trace(headers: &HeaderMap) -> Option<Box<Trace>> {
     let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let parent = header("traceparent").filter(|parent| is_traceparent(parent))?;
@@ -109,7 +109,7 @@ fn is_traceparent(parent: &str) -> bool {
         |part: &str| part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     let lengths = parts.iter().map(|part| part.len());
     let is_shaped = lengths.eq([2, 32, 16, 2]) && parts.iter().all(|part| is_hex(part));
-    // Nobody's trace: an id of zeros, or a version that will never be.
+    // Invalid by the specification: an id of zeros, or the version `ff`.
     let is_zero = |part: &str| part.bytes().all(|b| b == b'0');
     is_shaped && parts[0] != "ff" && !is_zero(parts[1]) && !is_zero(parts[2])
 }
@@ -143,10 +143,10 @@ fn receipt(
     produced: Result<driftq_core::Receipt, Rejection>,
 ) -> Result<Receipt, ApiError> {
     let receipt = produced?;
-    Ok(shown(topic, receipt))
+    Ok(wire_receipt(topic, receipt))
 }
 
-pub(super) fn shown(topic: String, receipt: driftq_core::Receipt) -> Receipt {
+pub(super) fn wire_receipt(topic: String, receipt: driftq_core::Receipt) -> Receipt {
     Receipt {
         status: ProducedStatus::Produced,
         topic,
@@ -158,22 +158,22 @@ pub(super) fn shown(topic: String, receipt: driftq_core::Receipt) -> Receipt {
     }
 }
 
-/// Stores many messages, each by itself.
+/// Stores many messages. Each one succeeds or fails on its own.
 #[utoipa::path(
     post, path = "/v1/produce/batch", operation_id = "produce_batch", tag = "messages",
     params(
-        ("traceparent" = Option<String>, Header, description = "W3C trace context; comes back in the delivery"),
+        ("traceparent" = Option<String>, Header, description = "W3C trace context; returned in the delivery"),
         ("tracestate" = Option<String>, Header),
     ),
     request_body = ProduceBatch,
-    responses((status = 200, description = "each stands alone", body = ProducedBatch)),
+    responses((status = 200, description = "one result per message", body = ProducedBatch)),
 )]
 pub(crate) async fn batch(
     State(app): State<App>,
     input: Input<ProduceBatch>,
 ) -> Result<Json<ProducedBatch>, ApiError> {
     if input.headers.contains_key("idempotency-key") {
-        let message = "keys belong to messages: use envelope.idempotency_key";
+        let message = "is not allowed for a batch; set envelope.idempotency_key of each message";
         return Err(ApiError::invalid("Idempotency-Key", message));
     }
     let messages = input.body.messages;

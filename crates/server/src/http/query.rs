@@ -1,5 +1,5 @@
-//! The query form of requests. A parameter sets a field of the JSON form, and the schema of that field decides how its
-//! value is read. The OpenAPI document is made from the same form.
+//! The query form of requests. A parameter sets a field of the JSON form, and the schema of that
+//! field determines how its value is parsed. The OpenAPI document is generated from the same form.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use super::api_error::{ApiError, Invalid};
 use super::json_error::from_json;
 use super::request::{ApiRequest, Param};
 
-/// The parameters of a request, with what its schema says of them.
+/// The parameters of a request, with their schemas.
 pub(super) struct Form {
     pub(super) params: Vec<FormParam>,
 }
@@ -44,14 +44,15 @@ impl FormParam {
 }
 
 impl Form {
-    /// The form of a request with the schema of `S`. Parameters without a field there are left out.
+    /// Creates the form of a request with the schema of `S`. Parameters without a field in `S` are
+    /// left out.
     pub(super) fn new<S: ToSchema>(params: &'static [Param]) -> Form {
         let fields = Fields::of::<S>();
         let params = params.iter().filter_map(|param| fields.param(param)).collect();
         Form { params }
     }
 
-    /// The form of a request type, made once.
+    /// Returns the form of a request type, which is created once.
     fn of<T: ApiRequest>() -> &'static Form {
         static FORMS: LazyLock<RwLock<HashMap<TypeId, &'static Form>>> =
             LazyLock::new(RwLock::default);
@@ -67,7 +68,7 @@ impl Form {
     }
 }
 
-/// Reads a request from its query.
+/// Parses a request from its query.
 pub(crate) fn from_query<T: ApiRequest>(query: &str) -> Result<T, ApiError> {
     let form = Form::of::<T>();
     let mut request = Map::new();
@@ -107,14 +108,16 @@ impl Kind {
     }
 }
 
-/// An integer as JSON writes it: without plus sign and leading zeros, and one that every client can hold.
+/// Parses an integer in JSON syntax, without plus sign and leading zeros. It must be exact in every
+/// client.
 fn integer(text: &str) -> Option<i64> {
     let number: i64 = text.parse().ok()?;
     let is_json = number.to_string() == text;
     (is_json && number.unsigned_abs() <= INTEGER_MAX).then_some(number)
 }
 
-/// A name or value of a query. Bytes that are not UTF-8 are rejected, so that nothing is stored as something else.
+/// Decodes a name or value of a query. Bytes that are not UTF-8 are rejected, so that no text is
+/// stored altered.
 fn decoded(text: &str) -> Result<String, ApiError> {
     let spaced = text.replace('+', " ");
     let decoded = percent_decode_str(&spaced).decode_utf8();
@@ -179,8 +182,8 @@ impl Fields {
         }
     }
 
-    /// The schemas of a field that a query can express, without references: the document names only what travels as
-    /// JSON.
+    /// Returns the schemas of a field that a query can express. References are resolved, because
+    /// the document names only types that appear in JSON.
     fn plain(&self, schema: &RefOr<Schema>) -> Vec<RefOr<Schema>> {
         match schema {
             RefOr::Ref(named) => {
@@ -224,7 +227,7 @@ fn one_of(schemas: Vec<RefOr<Schema>>) -> RefOr<Schema> {
     }
 }
 
-/// The default of an optional field, which utoipa keeps beside its type.
+/// Adds the default of an optional field, which utoipa stores outside its type.
 fn with_default(mut schema: RefOr<Schema>, default: Option<&Value>) -> RefOr<Schema> {
     if let (RefOr::T(Schema::Object(object)), Some(default)) = (&mut schema, default) {
         object.default = Some(default.clone());
@@ -232,7 +235,7 @@ fn with_default(mut schema: RefOr<Schema>, default: Option<&Value>) -> RefOr<Sch
     schema
 }
 
-/// A query has no null.
+/// Removes null from a schema, because a query cannot express it.
 fn not_null(schema: RefOr<Schema>) -> RefOr<Schema> {
     let mut value = serde_json::to_value(schema).expect("schemas serialize");
     strip_null(&mut value);

@@ -21,13 +21,13 @@ use super::input::Input;
 use super::operation::{Missing, QueryForm};
 use super::poll_answer::PollAnswer;
 use super::request::{ApiRequest, Param, field};
-use super::session::Connection;
+use super::session::ConsumerConnection;
 use super::{convert, off_runtime};
 use crate::node::Node;
 
 const MAX: u32 = 1;
 const WAIT_MS: u64 = 20_000;
-/// How long a poll whose time is up waits for what is being read.
+/// How long a poll whose wait has ended still waits for messages that are being loaded.
 const LOADING: Duration = Duration::from_secs(1);
 
 impl ApiRequest for Receive {
@@ -47,7 +47,7 @@ impl ApiRequest for Receive {
     post, path = "/v1/receive", operation_id = "receive", tag = "messages",
     params(QueryForm<Receive>),
     request_body = Receive,
-    responses((status = 200, description = "what came in time", body = Received<'static>), Missing),
+    responses((status = 200, description = "the messages leased within the wait, possibly none", body = Received<'static>), Missing),
 )]
 pub(crate) async fn receive(
     State(app): State<App>,
@@ -72,13 +72,13 @@ pub(crate) async fn receive(
         peer: Peer { kind: PeerKind::Poll, remote: remote.to_string().into() },
     };
     let poll = |consumer, now| Session::poll(consumer, now, wait_ms);
-    let mut connection = Connection::open(&app, share.clone(), join, poll).await?;
+    let mut connection = ConsumerConnection::open(&app, share.clone(), join, poll).await?;
     let mut draining = app.draining.clone();
     tokio::select! {
         () = connection.answered() => {}
         _ = draining.wait_for(|is_draining| *is_draining) => {}
     }
-    // To go now would only send back what is on its way: from the disk, or with a commit.
+    // Leaving now would only give back messages that are being loaded or committed.
     if connection.is_empty() {
         let loaded = async {
             if is_loading(&app, name).await {
@@ -96,7 +96,7 @@ pub(crate) async fn receive(
     {
         deliveries.push(delivery);
     }
-    // They go back if the client goes while the answer is written.
+    // The deliveries are given back if the client disconnects while the answer is written.
     let unconfirmed = connection.unconfirmed();
     let is_empty = deliveries.is_empty();
     let bytes = deliveries.iter().map(|delivery| delivery.message.value.len()).sum();
@@ -117,7 +117,7 @@ fn written(node: &Node, deliveries: &[Box<Delivery>], bytes: usize) -> Vec<u8> {
     off_runtime::json(&Received { messages }, deliveries.len(), bytes)
 }
 
-/// Whether messages for a group are being read.
+/// Whether messages for a group are being loaded.
 async fn is_loading(app: &App, name: GroupName) -> bool {
     let Ok(view) = app.call(ViewGroup(name)).await else { return false };
     view.partitions.iter().any(|cursor| cursor.blocked == Some(Blocked::Loading))

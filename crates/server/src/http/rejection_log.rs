@@ -1,4 +1,5 @@
-//! RejectionLog, counted and told once a minute: one line each would let a broken client fill the disk.
+//! Counts rejections and logs them once a minute. One line per rejection would let a broken client
+//! fill the disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,10 +7,10 @@ use std::time::Duration;
 
 use driftq_api::ErrorCode;
 
-/// Between two lines of the log.
+/// Interval between two log lines.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// RejectionLog since they were last told, by what they say.
+/// The number of rejections by error code, since they were last logged.
 #[derive(Default)]
 pub struct RejectionLog([AtomicU64; ErrorCode::ALL.len()]);
 
@@ -21,24 +22,24 @@ impl RejectionLog {
         }
     }
 
-    /// Tells them, and begins anew.
-    fn told(&self) -> String {
+    /// Returns the counts as text, and resets them.
+    fn take_summary(&self) -> String {
         let counts = ErrorCode::ALL.iter().zip(&self.0);
         let counts = counts.map(|(code, count)| (code, count.swap(0, Ordering::Relaxed)));
         let words = counts.filter(|(_, count)| *count > 0).map(|(code, count)| {
-            let word = serde_json::to_value(code).expect("a word");
+            let word = serde_json::to_value(code).expect("codes serialize");
             format!("{} {count}", word.as_str().unwrap_or_default())
         });
         words.collect::<Vec<_>>().join(", ")
     }
 
-    /// Tells them once a minute, if there were any.
-    pub async fn tell(self: Arc<Self>) {
+    /// Logs the counts once a minute, if there are any.
+    pub async fn run(self: Arc<Self>) {
         loop {
             tokio::time::sleep(TELL_EVERY).await;
-            let refused = self.told();
+            let refused = self.take_summary();
             if !refused.is_empty() {
-                tracing::info!(refused, "refused in the last minute");
+                tracing::info!(refused, "requests rejected in the last minute");
             }
         }
     }
@@ -54,7 +55,7 @@ mod tests {
         refusals.count(ErrorCode::StaleLease);
         refusals.count(ErrorCode::InvalidArgument);
         refusals.count(ErrorCode::StaleLease);
-        assert_eq!(refusals.told(), "INVALID_ARGUMENT 1, STALE_LEASE 2");
-        assert_eq!(refusals.told(), "");
+        assert_eq!(refusals.take_summary(), "INVALID_ARGUMENT 1, STALE_LEASE 2");
+        assert_eq!(refusals.take_summary(), "");
     }
 }

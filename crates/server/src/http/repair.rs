@@ -1,4 +1,4 @@
-//! Repairing the partitions of a topic. Many steps of the core's make one call.
+//! Repairs the partitions of a topic. One call runs many repair steps of the core.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -18,12 +18,12 @@ impl ApiRequest for RepairRequest {
     const QUERY: &'static [Param] = &[field("dry_run")];
 }
 
-/// Gives up messages that cannot be read any more, and delivers those again whose state is unknown.
+/// Discards messages that cannot be read any more, and redelivers messages whose state is unknown.
 #[utoipa::path(
     post, path = "/v1/topics/{topic}/repair", operation_id = "repair_topic", tag = "topics",
     params(("topic" = TopicName, Path), QueryForm<RepairRequest>),
     request_body = RepairRequest,
-    responses((status = 200, description = "repaired, or what would be", body = Repaired), Missing),
+    responses((status = 200, description = "the repair, or with dry_run its effect", body = Repaired), Missing),
 )]
 pub(crate) async fn repair(
     State(app): State<App>,
@@ -55,7 +55,7 @@ pub(crate) async fn repair(
     Ok(Json(Repaired { status, dry_run, lost, redelivered, messages_lost, messages_redelivered }))
 }
 
-/// Steps cut a long range into pieces.
+/// Merges adjacent ranges, because steps split a long range into pieces.
 fn add_lost(lost: &mut Vec<LostMessages>, partition: u32, from: u64, to: u64) {
     match lost.last_mut().filter(|last| last.partition == partition && last.to == from) {
         Some(last) => last.to = to,

@@ -9,11 +9,11 @@ use super::body::Purpose;
 pub(crate) trait ApiRequest: DeserializeOwned + ToSchema + Send + 'static {
     /// The parameters of its query form.
     const QUERY: &'static [Param];
-    /// What its body is for.
+    /// The purpose of its body, which decides the memory pool.
     const PURPOSE: Purpose = Purpose::Other;
 }
 
-/// A request that says nothing but its path.
+/// A request without parameters.
 #[derive(Debug, serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
@@ -22,7 +22,7 @@ impl ApiRequest for Nothing {
     const QUERY: &'static [Param] = &[];
 }
 
-/// A delete: it says again what is to go.
+/// A delete request. `confirm` repeats the name to delete.
 #[derive(Debug, serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Confirm {
@@ -38,7 +38,7 @@ pub(crate) struct Param {
     pub(super) name: &'static str,
     /// The field of the JSON form.
     pub(super) path: &'static str,
-    /// The value is Unix milliseconds, and the field a time.
+    /// Whether the value is Unix milliseconds and the field a time.
     pub(super) is_unix_ms: bool,
 }
 

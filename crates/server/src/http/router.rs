@@ -11,7 +11,7 @@ use super::{
     peek, pointers, produce, receive, repair, settle, topics,
 };
 
-/// Every route, and what the document says of it.
+/// All routes, with their OpenAPI descriptions.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(health::alive))
@@ -57,7 +57,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(health::metrics))
 }
 
-/// Every route, ready to serve.
+/// All routes with their middleware.
 pub fn router(app: App) -> Router {
     let (router, _) = routes().split_for_parts();
     router

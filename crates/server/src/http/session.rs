@@ -1,4 +1,5 @@
-//! One consumer's connection: the core's session machine, fed from the shard and drained by the client.
+//! The connection of one consumer. The shard feeds the core's session machine, and the client
+//! drains it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +15,23 @@ use crate::budget::ConsumerShare;
 use crate::node::RemoteShard;
 use crate::node::{ConsumerEvent, Deliveries, DeliveryBatch, Node};
 
-/// The wait before a consumer whose shard was lost looks for it again.
+/// Delay before a consumer whose shard was lost tries to join again.
 const FOLLOW_AGAIN: Duration = Duration::from_millis(100);
 
-/// How long a consumer that leaves waits for what is on its way.
+/// How long a leaving consumer waits for deliveries that are still under way.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
-/// A consumer that takes part. Dropped, it leaves, and what the client never saw goes back.
-pub(crate) struct Connection {
+/// A consumer that has joined. When it is dropped, it leaves, and deliveries that the client never
+/// received are given back.
+pub(crate) struct ConsumerConnection {
     node: Node,
     shard: ShardId,
     session: Session,
     deliveries: Deliveries,
     began: Instant,
-    /// Said again where the shard has gone.
+    /// Used to join again after the shard has moved.
     join: Join,
-    /// Where it joined, unless here, and the number it has there.
+    /// The remote shard that it joined, if any, and its number there.
     there: Option<RemoteShard>,
     number: ConsumerId,
     is_dismissed: bool,
@@ -37,16 +39,17 @@ pub(crate) struct Connection {
     share: Arc<ConsumerShare>,
 }
 
-impl Connection {
-    /// Joins, and begins with `session` of the new consumer.
+impl ConsumerConnection {
+    /// Joins, and starts the session of the new consumer.
     pub(crate) async fn open(
         app: &App,
         share: Arc<ConsumerShare>,
         join: impl FnOnce(ConsumerId) -> Join,
         session: impl FnOnce(ConsumerId, Timestamp) -> Session,
-    ) -> Result<Connection, ApiError> {
+    ) -> Result<ConsumerConnection, ApiError> {
         let consumer = app.node.next_consumer();
-        // Made before the answer, so that it leaves even if the caller goes while it waits.
+        // Created before the answer arrives, so that the consumer leaves even if the caller
+        // disconnects meanwhile.
         let join = join(consumer);
         let shard = app.node.shard_of(&join.name);
         let mut leaving = Leaving { node: app.node.clone(), shard, consumer: Some(consumer) };
@@ -60,7 +63,7 @@ impl Connection {
         leaving.consumer = None;
         let session = session(consumer, Timestamp(0));
         let node = app.node.clone();
-        Ok(Connection {
+        Ok(ConsumerConnection {
             node,
             shard,
             session,
@@ -79,10 +82,10 @@ impl Connection {
         Timestamp(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// The next line of a stream. None: it is over.
+    /// Waits for the next line of a stream. Returns `None` at its end.
     pub(crate) async fn next(&mut self) -> Option<Line> {
         loop {
-            self.take_what_came();
+            self.receive_pending();
             if let Some(line) = self.session.pull(self.now()) {
                 return Some(line);
             }
@@ -92,29 +95,29 @@ impl Connection {
         }
     }
 
-    /// A line that is there without waiting.
+    /// Returns a delivery that is available without waiting.
     pub(crate) fn next_at_once(&mut self) -> Option<Box<Delivery>> {
-        self.take_what_came();
+        self.receive_pending();
         match self.session.pull(self.now()) {
             Some(Line::Delivery(delivery)) => Some(delivery),
             Some(Line::Heartbeat) | None => None,
         }
     }
 
-    /// Whether nothing is there without waiting.
+    /// Whether no delivery is available without waiting.
     pub(crate) fn is_empty(&mut self) -> bool {
-        self.take_what_came();
+        self.receive_pending();
         self.session.is_empty()
     }
 
-    /// Waits for something to come.
+    /// Waits for the next event.
     pub(crate) async fn wait_for_some(&mut self) {
         if let Some(handed) = self.deliveries.recv().await {
             self.take(handed);
         }
     }
 
-    /// Is given nothing more, and takes what it was given before.
+    /// Leaves, and receives the deliveries that were sent before.
     pub(crate) async fn leave(&mut self) {
         let leave = async {
             let left = self.node.leave(self.shard, self.there.as_ref(), self.number);
@@ -125,14 +128,14 @@ impl Connection {
                 self.take(handed);
             }
         };
-        // If it was not heard, it leaves by being dropped.
+        // If the command is not answered, the consumer leaves when it is dropped.
         let _heard = tokio::time::timeout(LEAVE_WITHIN, leave).await;
     }
 
     /// Waits until a poll has its answer.
     pub(crate) async fn answered(&mut self) {
         loop {
-            self.take_what_came();
+            self.receive_pending();
             if self.session.is_due(self.now()) {
                 return;
             }
@@ -142,10 +145,10 @@ impl Connection {
         }
     }
 
-    /// Waits while the client takes nothing. Returns when the connection is over.
+    /// Waits while the client reads nothing. Returns when the session must end.
     pub(crate) async fn stalled(&mut self) {
         loop {
-            self.take_what_came();
+            self.receive_pending();
             let until = self.session.stalled_at();
             if until <= self.now() || !self.wait(until).await {
                 return;
@@ -153,27 +156,27 @@ impl Connection {
         }
     }
 
-    /// The client has taken everything that it was sent.
+    /// Records that the client has received everything sent so far.
     pub(crate) fn confirm(&mut self) {
         self.session.confirm();
         if self.session.is_empty() {
-            self.share.taken();
+            self.share.release_large();
         }
     }
 
-    /// Gives back what the client has not taken of what it was sent.
+    /// Gives back the deliveries that the client has not confirmed.
     pub(crate) fn give_back_unconfirmed(&mut self) {
         drop(self.unconfirmed());
     }
 
-    /// What the client has not taken of what it was sent.
+    /// Returns the deliveries that were sent and not confirmed.
     pub(crate) fn unconfirmed(&mut self) -> Unconfirmed {
-        let patience = Duration::from_millis(self.session.patience_ms());
+        let patience = Duration::from_millis(self.session.read_timeout_ms());
         let commands = self.session.take_unconfirmed();
         Unconfirmed { node: self.node.clone(), shard: self.shard, commands, patience }
     }
 
-    /// Until something came, or until then. False: nothing will come any more.
+    /// Waits for an event, or until `until`. Returns false if no event will follow.
     async fn wait(&mut self, until: Timestamp) -> bool {
         let until = until.since(self.now());
         tokio::select! {
@@ -187,9 +190,9 @@ impl Connection {
         true
     }
 
-    /// Joins where the shard is served by now. False: it has nothing to come back to.
+    /// Joins again on the node that now serves the shard. Returns false if that is not possible.
     async fn follow(&mut self) -> bool {
-        if !self.node.is_among_others() {
+        if !self.node.is_clustered() {
             return false;
         }
         match self.node.join(self.join.clone()).await {
@@ -205,7 +208,7 @@ impl Connection {
         }
     }
 
-    fn take_what_came(&mut self) {
+    fn receive_pending(&mut self) {
         while let Ok(handed) = self.deliveries.try_recv() {
             self.take(handed);
         }
@@ -223,7 +226,8 @@ impl Connection {
         for delivery in deliveries {
             let bytes = delivery.message.key.len() + delivery.message.value.len();
             if !self.share.fits(bytes) {
-                // Uncounted. From the fourth time on it waits for its backoff.
+                // Given back without counting an attempt. From the fourth time on, the message
+                // waits for its backoff.
                 self.node.send(self.shard, Command::GiveBack(delivery.hold));
                 continue;
             }
@@ -234,11 +238,11 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ConsumerConnection {
     fn drop(&mut self) {
-        // From here on the shard finds nobody and gives back by itself.
+        // From here on, sends by the shard fail, and the shard gives back their deliveries itself.
         self.deliveries.close();
-        self.take_what_came();
+        self.receive_pending();
         for command in self.session.end() {
             if !(self.has_left && matches!(command, Command::Leave(_))) {
                 self.node.send(self.shard, command);
@@ -247,17 +251,17 @@ impl Drop for Connection {
     }
 }
 
-/// Deliveries that a client was sent and may not have taken. Dropped, they go back.
+/// Deliveries that were sent to a client and not confirmed. Dropping them gives them back.
 pub(crate) struct Unconfirmed {
     node: Node,
     shard: ShardId,
     commands: Vec<Command>,
-    /// How long it may leave them where they are.
+    /// How long the client may take before the deliveries are given back.
     pub(crate) patience: Duration,
 }
 
 impl Unconfirmed {
-    /// The client has taken them.
+    /// Records that the client has received the deliveries.
     pub(crate) fn confirm(mut self) {
         self.commands.clear();
     }
@@ -271,7 +275,7 @@ impl Drop for Unconfirmed {
     }
 }
 
-/// Leaves, unless told not to.
+/// Leaves when it is dropped, unless `consumer` was cleared.
 struct Leaving {
     node: Node,
     shard: ShardId,

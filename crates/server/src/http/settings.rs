@@ -1,4 +1,4 @@
-//! Settings of the wire and of the core.
+//! Conversions between settings of the wire and settings of the core.
 
 use driftq_api::number::{
     BacklogLimit, BackoffMs, DedupeTtlMs, DlqRetentionMs, EffectTtlMs, GroupIdleMs, LeaseMs,

@@ -1,4 +1,4 @@
-//! Settling: one delivery, or many.
+//! Settling one delivery or many.
 
 use axum::Json;
 use axum::extract::State;
@@ -41,7 +41,7 @@ impl ApiRequest for SettleMany {
     const QUERY: &'static [Param] = &[];
 }
 
-/// Ends a delivery: done.
+/// Settles a delivery as done.
 #[utoipa::path(
     post, path = "/v1/ack", operation_id = "ack", tag = "settling",
     params(QueryForm<Settle, wire::Ack>),
@@ -55,12 +55,12 @@ pub(crate) async fn ack(
     settle(&app, Op::Ack, input.body).await.map(|_| StatusCode::NO_CONTENT)
 }
 
-/// Ends a delivery: failed, or given back.
+/// Settles a delivery as failed, or releases it.
 #[utoipa::path(
     post, path = "/v1/nack", operation_id = "nack", tag = "settling",
     params(QueryForm<Settle, wire::Nack>),
     request_body = wire::Nack,
-    responses((status = 204, description = "noted"), Missing, Stale),
+    responses((status = 204, description = "recorded"), Missing, Stale),
 )]
 pub(crate) async fn nack(
     State(app): State<App>,
@@ -69,12 +69,12 @@ pub(crate) async fn nack(
     settle(&app, Op::Nack, input.body).await.map(|_| StatusCode::NO_CONTENT)
 }
 
-/// Moves the end of a lease.
+/// Extends a lease.
 #[utoipa::path(
     post, path = "/v1/extend", operation_id = "extend", tag = "settling",
     params(QueryForm<Settle, wire::Extend>),
     request_body = wire::Extend,
-    responses((status = 200, description = "the new end", body = Settled), Missing, Stale),
+    responses((status = 200, description = "the new expiry of the lease", body = Settled), Missing, Stale),
 )]
 pub(crate) async fn extend(
     State(app): State<App>,
@@ -83,30 +83,30 @@ pub(crate) async fn extend(
     settle(&app, Op::Extend, input.body).await.map(Json)
 }
 
-async fn settle(app: &App, op: Op, asked: Settle) -> Result<Settled, ApiError> {
-    if asked.op.is_some() {
-        return Err(ApiError::invalid("op", "the path says it"));
+async fn settle(app: &App, op: Op, request: Settle) -> Result<Settled, ApiError> {
+    if request.op.is_some() {
+        return Err(ApiError::invalid("op", "is not allowed; the path names the operation"));
     }
-    let call = call(app, op, asked)?;
+    let call = call(app, op, request)?;
     settled(op, app.try_call(call).await?)
 }
 
-/// Settles many deliveries, each by itself.
+/// Settles many deliveries. Each one succeeds or fails on its own.
 #[utoipa::path(
     post, path = "/v1/settle", operation_id = "settle", tag = "settling",
     request_body = SettleMany,
-    responses((status = 200, description = "each stands alone", body = SettledMany)),
+    responses((status = 200, description = "one result per item", body = SettledMany)),
 )]
 pub(crate) async fn many(
     State(app): State<App>,
     input: Input<SettleMany>,
 ) -> Result<Json<SettledMany>, ApiError> {
-    let asked = input.body.items;
-    let mut items = Vec::with_capacity(asked.len());
-    for one in asked {
+    let request = input.body.items;
+    let mut items = Vec::with_capacity(request.len());
+    for one in request {
         items.push(match one.op {
             Some(op) => call(&app, op, one).map(|call| (call, op)),
-            None => Err(ApiError::invalid("op", "ack, nack or extend")),
+            None => Err(ApiError::invalid("op", "must be ack, nack or extend")),
         });
     }
     let results = bulk::call_each(&app, items, settled).await;
@@ -115,7 +115,7 @@ pub(crate) async fn many(
     Ok(Json(SettledMany { results, done, refused }))
 }
 
-/// A call of any kind. Its reply is the new end of the lease, where it has one.
+/// A settle of any kind. The reply to an extend is the new expiry of the lease.
 enum SettleCall {
     Ack(Claim),
     Nack(Nack),
@@ -141,19 +141,19 @@ impl Call for SettleCall {
     }
 }
 
-fn call(app: &App, op: Op, asked: Settle) -> Result<SettleCall, ApiError> {
-    let claim = claim(app, &asked)?;
-    let Settle { reason, delay_ms, dead_letter, release, lease_ms, .. } = asked;
+fn call(app: &App, op: Op, request: Settle) -> Result<SettleCall, ApiError> {
+    let claim = claim(app, &request)?;
+    let Settle { reason, delay_ms, dead_letter, release, lease_ms, .. } = request;
     let is_nack =
         reason.is_some() || delay_ms.is_some() || dead_letter.is_some() || release.is_some();
     if op != Op::Nack && is_nack {
         return Err(ApiError::invalid(
             "",
-            "reason, delay_ms, dead_letter and release belong to a nack",
+            "reason, delay_ms, dead_letter and release are only allowed with nack",
         ));
     }
     if op != Op::Extend && lease_ms.is_some() {
-        return Err(ApiError::invalid("lease_ms", "it belongs to an extend"));
+        return Err(ApiError::invalid("lease_ms", "is only allowed with extend"));
     }
     Ok(match op {
         Op::Ack => SettleCall::Ack(claim),
@@ -163,14 +163,11 @@ fn call(app: &App, op: Op, asked: Settle) -> Result<SettleCall, ApiError> {
                 (true, true) => {
                     return Err(ApiError::invalid(
                         "dead_letter",
-                        "dead_letter and release at once",
+                        "cannot be combined with release",
                     ));
                 }
                 (true, false) if delay_ms.is_some() => {
-                    return Err(ApiError::invalid(
-                        "delay_ms",
-                        "a nack with dead_letter has no delay",
-                    ));
+                    return Err(ApiError::invalid("delay_ms", "is not allowed with dead_letter"));
                 }
                 (true, false) => NackKind::Final,
                 (false, true) => NackKind::Release,
@@ -182,9 +179,9 @@ fn call(app: &App, op: Op, asked: Settle) -> Result<SettleCall, ApiError> {
     })
 }
 
-/// The delivery that is meant.
-fn claim(app: &App, asked: &Settle) -> Result<Claim, ApiError> {
-    let Settle { token, topic, group, partition, offset, owner, .. } = asked;
+/// The delivery that the request names.
+fn claim(app: &App, request: &Settle) -> Result<Claim, ApiError> {
+    let Settle { token, topic, group, partition, offset, owner, .. } = request;
     if let Some(text) = token {
         let token = app.token("token", text)?;
         let is_alone = topic.is_none()

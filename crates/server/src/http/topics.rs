@@ -31,12 +31,12 @@ impl ApiRequest for Create {
     const QUERY: &'static [Param] = &[field("name"), field("partitions")];
 }
 
-/// Makes a topic.
+/// Creates a topic.
 #[utoipa::path(
     post, path = "/v1/topics", operation_id = "create_topic", tag = "topics",
     params(QueryForm<Create>),
     request_body = Create,
-    responses((status = 201, description = "made", body = CreatedTopic), (status = 200, description = "was there", body = CreatedTopic), Exists),
+    responses((status = 201, description = "created", body = CreatedTopic), (status = 200, description = "already existed", body = CreatedTopic), Exists),
 )]
 pub(crate) async fn create(
     State(app): State<App>,
@@ -63,7 +63,7 @@ async fn view(app: &App, name: driftq_core::command::TopicName) -> Result<Topic,
     Ok(convert::topic(&*app.call(ViewTopic(name)).await?, true))
 }
 
-/// One topic.
+/// Returns a topic.
 #[utoipa::path(
     get, path = "/v1/topics/{topic}", operation_id = "show_topic", tag = "topics",
     params(("topic" = TopicName, Path)),
@@ -79,7 +79,7 @@ pub(crate) async fn show(
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct List {
+pub(crate) struct TopicListQuery {
     #[serde(default)]
     detail: bool,
     #[schema(default = 100)]
@@ -88,21 +88,21 @@ pub(crate) struct List {
     cursor: Option<String>,
 }
 
-impl ApiRequest for List {
+impl ApiRequest for TopicListQuery {
     const QUERY: &'static [Param] = &[field("detail"), field("limit"), field("cursor")];
 }
 
-/// All topics, sorted by name.
+/// Lists all topics, sorted by name.
 #[utoipa::path(
     get, path = "/v1/topics", operation_id = "list_topics", tag = "topics",
-    params(Query<List>),
-    responses((status = 200, description = "names, or topics where `detail` is asked for", body = TopicList)),
+    params(Query<TopicListQuery>),
+    responses((status = 200, description = "names, or topics if `detail` is set", body = TopicList)),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
-    input: Input<List>,
+    input: Input<TopicListQuery>,
 ) -> Result<Json<TopicList>, ApiError> {
-    let List { detail, limit, cursor } = input.body;
+    let TopicListQuery { detail, limit, cursor } = input.body;
     let pages = Pages::new(limit, cursor.as_deref())?;
     let views = app.call(ListTopics { namespace: NAMESPACE.into() }).await?;
     if !detail {
@@ -118,12 +118,12 @@ impl ApiRequest for Patch {
     const QUERY: &'static [Param] = &[];
 }
 
-/// Changes settings.
+/// Changes the settings of a topic.
 #[utoipa::path(
     patch, path = "/v1/topics/{topic}", operation_id = "patch_topic", tag = "topics",
     params(("topic" = TopicName, Path)),
     request_body = Patch,
-    responses((status = 200, description = "the topic as it is now", body = Topic), Missing, Unmet),
+    responses((status = 200, description = "the changed topic", body = Topic), Missing, Unmet),
 )]
 pub(crate) async fn patch(
     State(app): State<App>,
@@ -135,11 +135,11 @@ pub(crate) async fn patch(
     Ok(Json(convert::topic(&view, true)))
 }
 
-/// Deletes a topic; `confirm` is its name.
+/// Deletes a topic. `confirm` must be its name.
 #[utoipa::path(
     delete, path = "/v1/topics/{topic}", operation_id = "delete_topic", tag = "topics",
     params(("topic" = TopicName, Path), Query<Confirm>),
-    responses((status = 200, description = "gone", body = DeletedTopic), Missing, Unmet),
+    responses((status = 200, description = "deleted", body = DeletedTopic), Missing, Unmet),
 )]
 pub(crate) async fn delete(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! Words of the wire and the values of the core that they name.
+//! Conversions between enums of the wire and enums of the core.
 
 use driftq_api::words;
 use driftq_core::command::{DeadState, EventKind, ExplainState, Missing, Part, PeekState, Stale};
@@ -6,7 +6,7 @@ use driftq_core::effect::{DoubtCause, EffectState, ResolvedAs};
 use driftq_core::view::Blocked;
 use driftq_core::{DeathReason, OnDoubt, Unkeyed};
 
-/// A value that has a word on the wire.
+/// A value of the core that has a word on the wire.
 pub(crate) trait ToWire {
     type Wire;
 

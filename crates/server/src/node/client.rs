@@ -1,4 +1,4 @@
-//! What this node asks others: commands for shards that they serve.
+//! The client for other nodes: sends commands to the shards that they serve.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,29 +15,31 @@ use driftq_core::{CallError, Command, CommandResult, Epoch, Reply, ShardId, Text
 use futures_util::Stream;
 
 use super::frames::{frame, next_frame, open_lost};
-use super::mailbox::{Answer, ConsumerEvent, Deliver};
+use super::mailbox::{ConsumerEvent, Deliver, ReplySender};
 
-/// Says that the request comes from a node. What only nodes know is in it.
+/// The header that proves that a request comes from a node. Its value is known only to nodes of
+/// this storage.
 pub(crate) const SECRET: &str = "driftq-peer";
-/// The shard that is meant.
+/// The header with the number of the shard.
 pub(crate) const SHARD: &str = "driftq-shard";
-/// The epoch under which it is expected to be served.
+/// The header with the epoch under which the shard is expected to be served.
 pub(crate) const EPOCH: &str = "driftq-epoch";
 
-/// How long what was on its way to a consumer that is gone may take.
-const REST_WITHIN: Duration = Duration::from_secs(5);
-/// The wait before a node that is full is told again that a consumer is gone.
+/// Time limit for reading the remaining deliveries of a consumer that has left.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Delay before an overloaded node is sent the `Leave` of a consumer again.
 const LEAVE_AGAIN: Duration = Duration::from_millis(200);
-/// A peer that does not take a connection by then is not there.
+/// A peer that does not accept a connection within this time is unreachable.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// What is not answered by then is unknown.
+/// If a call is not answered within this time, its outcome is unknown.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two log lines about a peer that takes no connection.
+/// Interval between two log lines about an unreachable peer.
 const UNREACHABLE_EVERY: Duration = Duration::from_secs(10);
-/// A connection on which nothing comes for so long is asked whether it lives, and has as long to say so.
+/// A connection that is silent for this long is pinged, and is closed if the ping is not answered
+/// within the same time.
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
 
-/// Where a shard is served by another node.
+/// A shard that another node serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RemoteShard {
     pub(crate) address: Text,
@@ -45,14 +47,14 @@ pub(crate) struct RemoteShard {
     pub(crate) epoch: Epoch,
 }
 
-/// Asks other nodes.
+/// Sends requests to other nodes.
 #[derive(Clone)]
 pub(crate) struct Client {
     calls: reqwest::Client,
-    /// Consumers stay for long: they must not take the places of calls.
+    /// Consumers stay connected for long, so they must not use up the streams of calls.
     joins: reqwest::Client,
     secret: Arc<str>,
-    /// When the log last named each peer that takes no connection.
+    /// When each unreachable peer was last logged.
     unreachable: Arc<Mutex<HashMap<Text, Instant>>>,
 }
 
@@ -66,7 +68,7 @@ impl Client {
                 .http2_keep_alive_timeout(KEEP_ALIVE)
                 .http2_keep_alive_while_idle(true)
                 .no_proxy();
-            http.build().expect("it needs nothing of the system")
+            http.build().expect("the builder loads nothing from the system")
         };
         Client { calls: http(), joins: http(), secret, unreachable: Arc::default() }
     }
@@ -86,7 +88,7 @@ impl Client {
             .body(body);
         let sent = tokio::time::timeout(ANSWER_TIMEOUT, request.send()).await;
         let response = match sent {
-            // Nobody was there to take it.
+            // No connection was made, so the request was not received.
             Ok(Err(error)) if error.is_connect() => {
                 self.report_unreachable(&to.address, &error);
                 return Err(CallError::NotServing);
@@ -102,14 +104,15 @@ impl Client {
         }
     }
 
-    /// Without this line, an address that other nodes cannot reach shows only in their answers to clients.
+    /// Logs an unreachable peer. Without this line, an address that other nodes cannot reach shows
+    /// only in their answers to clients.
     fn report_unreachable(&self, peer: &Text, error: &reqwest::Error) {
         let mut unreachable = self.unreachable.lock().unwrap_or_else(|error| error.into_inner());
         unreachable.retain(|_, at| at.elapsed() < UNREACHABLE_EVERY);
         if let Entry::Vacant(first) = unreachable.entry(peer.clone()) {
             first.insert(Instant::now());
             let error = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-            tracing::warn!(%peer, error, "a node cannot be reached: check its cluster.advertise, and the network");
+            tracing::warn!(%peer, error, "cannot connect to a node; check its cluster.advertise and the network");
         }
     }
 
@@ -117,23 +120,28 @@ impl Client {
         let response = self.post("call", to, pack_call(command)).await?;
         let body = response.bytes().await.map_err(|_| CallError::Unknown)?;
         open_answer(&body).map_err(|error| {
-            // It was done there, whatever it was.
-            tracing::error!(peer = %to.address, %error, "the answer of a node cannot be read");
+            // The command was executed, but its result is lost.
+            tracing::error!(peer = %to.address, %error, "cannot decode the answer of a node");
             CallError::Unknown
         })
     }
 
-    /// Has a command decided there.
-    pub(crate) fn call(&self, to: RemoteShard, command: Command, answer: Answer) {
+    /// Sends a command to the other node.
+    pub(crate) fn call(&self, to: RemoteShard, command: Command, answer: ReplySender) {
         let client = self.clone();
         tokio::spawn(async move {
-            // Whoever asked may be gone.
+            // The caller may have disconnected.
             answer.send(client.ask(&to, &command).await);
         });
     }
 
-    /// Has commands decided there, in their order.
-    pub(crate) fn call_all(&self, to: RemoteShard, commands: Vec<Command>, answers: Vec<Answer>) {
+    /// Sends commands to the other node, which decides them in order.
+    pub(crate) fn call_all(
+        &self,
+        to: RemoteShard,
+        commands: Vec<Command>,
+        answers: Vec<ReplySender>,
+    ) {
         let client = self.clone();
         tokio::spawn(async move {
             let all = client.ask_all(&to, &commands).await;
@@ -142,7 +150,7 @@ impl Client {
                     Ok(all) => all.get(at).cloned().unwrap_or(Err(CallError::Unknown)),
                     Err(lost) => Err(*lost),
                 };
-                // Whoever asked may be gone.
+                // The caller may have disconnected.
                 answer.send(answered);
             }
         });
@@ -166,14 +174,14 @@ impl Client {
         Ok(answers)
     }
 
-    /// Lets a consumer take part there, until its stream ends or nobody takes what it is given. Then what is
-    /// still on its way is handed to `unseen`.
+    /// Joins a consumer on the other node, until its stream ends or `deliver` is closed. Deliveries
+    /// that are then still under way are passed to `unseen`.
     pub(crate) fn join(
         &self,
         to: RemoteShard,
         join: Join,
         deliver: Deliver,
-        answer: Answer,
+        answer: ReplySender,
         unseen: impl Fn(LeaseId) + Send + Sync + 'static,
     ) {
         let client = self.clone();
@@ -191,11 +199,11 @@ impl Client {
                 Ok(Ok(Reply::Joined { consumer, .. })) => Some(*consumer),
                 _ => None,
             };
-            // Whoever asked may be gone; then nobody takes anything.
+            // If the caller has disconnected, `deliver` is closed.
             answer.send(answered);
             let Some(consumer) = consumer else { return };
             while let Some(handed) = tokio::select! {
-                handed = next_handed(&mut stream, &mut seen) => handed,
+                handed = next_event(&mut stream, &mut seen) => handed,
                 () = deliver.closed() => None,
             } {
                 if let Err(unsent) = deliver.send(handed) {
@@ -205,7 +213,8 @@ impl Client {
             if !deliver.is_closed() {
                 return;
             }
-            // It leaves, and the stream is read to its end: what is in it was leased for nobody.
+            // The consumer leaves, and the stream is read to its end, because the deliveries in it
+            // are leased and reached no client.
             let leave = async {
                 while let Err(CallError::Overloaded) =
                     client.ask(&to, &Command::Leave(consumer)).await
@@ -214,17 +223,19 @@ impl Client {
                 }
             };
             let rest = async {
-                while let Some(handed) = next_handed(&mut stream, &mut seen).await {
+                while let Some(handed) = next_event(&mut stream, &mut seen).await {
                     handed.holds().for_each(&unseen);
                 }
             };
-            let _cut = tokio::time::timeout(REST_WITHIN, async { tokio::join!(leave, rest) }).await;
+            let _cut =
+                tokio::time::timeout(DRAIN_TIMEOUT, async { tokio::join!(leave, rest) }).await;
         });
     }
 }
 
-/// What a batch gave, or, without content, the end. None: the stream is over, or cannot be read.
-async fn next_handed<E>(
+/// Reads the deliveries of one batch; an empty frame means `Dismissed`. Returns `None` if the
+/// stream has ended or cannot be decoded.
+async fn next_event<E>(
     stream: &mut Pin<&mut impl Stream<Item = Result<Bytes, E>>>,
     seen: &mut BytesMut,
 ) -> Option<ConsumerEvent> {

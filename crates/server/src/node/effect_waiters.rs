@@ -1,5 +1,5 @@
-//! Callers that wait for the outcome of an effect. A hint that something happened to it: whoever gets
-//! one asks the shard, and whoever misses one asks a little later.
+//! Callers that wait for the outcome of an effect. A notification is only a hint. A notified caller
+//! asks the shard, and a caller that misses a hint asks a little later.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,23 +8,24 @@ use driftq_core::change::Change;
 use driftq_core::effect::EffectName;
 use tokio::sync::Notify;
 
-/// What an effect is known by to those who wait: tenant, scope, key.
+/// The name of an effect for its waiters: tenant, scope, key.
 type Name = (String, String, String);
 
-/// Each effect that somebody waits for, and how many do.
+/// The awaited effects, each with its number of waiters.
 type Waits = HashMap<Name, (usize, Arc<Notify>)>;
 
-/// Effects that somebody waits for.
+/// The effects that callers wait for.
 #[derive(Clone, Default)]
 pub(crate) struct EffectWaiters(Arc<Mutex<Waits>>);
 
 impl EffectWaiters {
     fn lock(&self) -> MutexGuard<'_, Waits> {
-        // Whatever a panic left behind is a map like any other.
+        // A panic cannot leave the map in an invalid state.
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits begin before the effect is looked at, so that nothing is missed in between.
+    /// Registers a waiter. Must be called before the effect is loaded, so that no change in between
+    /// is missed.
     pub(crate) fn wait(&self, tenant: &str, scope: &str, key: &str) -> Waiting {
         let name = (tenant.to_owned(), scope.to_owned(), key.to_owned());
         let mut awaited = self.lock();
@@ -33,7 +34,7 @@ impl EffectWaiters {
         Waiting { changed: changed.clone(), name, awaited: self.clone() }
     }
 
-    /// Something happened to these.
+    /// Notifies the waiters of the effects that `changes` contains.
     pub(crate) fn send(&self, changes: &[Change]) {
         let awaited = self.lock();
         if awaited.is_empty() {
@@ -51,7 +52,7 @@ impl EffectWaiters {
     }
 }
 
-/// Somebody waits for an effect.
+/// A registered waiter. Dropping it ends the registration.
 pub(crate) struct Waiting {
     changed: Arc<Notify>,
     name: Name,
@@ -59,7 +60,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// What happens to the effect from now on, once.
+    /// Returns the handle that is notified on the next change of the effect.
     pub(crate) fn changed(&self) -> Arc<Notify> {
         self.changed.clone()
     }

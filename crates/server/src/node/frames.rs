@@ -1,4 +1,4 @@
-//! Pieces in a stream of bytes: each behind its length.
+//! Length-prefixed frames in a byte stream.
 
 use std::pin::Pin;
 
@@ -8,15 +8,16 @@ use futures_util::{Stream, StreamExt as _};
 
 const LENGTH_BYTES: usize = 4;
 
-/// A piece behind its length.
+/// Encodes `content` as a frame.
 pub(crate) fn frame(content: &[u8]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(LENGTH_BYTES + content.len());
-    bytes.put_u32_le(u32::try_from(content.len()).expect("a batch is smaller"));
+    bytes.put_u32_le(u32::try_from(content.len()).expect("a batch is smaller than 4 GiB"));
     bytes.put_slice(content);
     bytes.freeze()
 }
 
-/// In the place of an answer: shorter than any. A node that does not know it takes it for unknown, as is right.
+/// Encodes a call error in place of an answer. It is shorter than any answer. A node that does not
+/// know a code decodes it as `Unknown`, which is correct.
 pub(crate) fn pack_lost(lost: CallError) -> &'static [u8] {
     match lost {
         CallError::Unknown => &[],
@@ -30,7 +31,7 @@ pub(super) fn open_lost(frame: &[u8]) -> Option<CallError> {
     all.into_iter().find(|lost| pack_lost(*lost) == frame)
 }
 
-/// The pieces of a whole body.
+/// Splits a complete body into frames.
 pub(crate) fn frames(body: &Bytes) -> Vec<Bytes> {
     let (mut rest, mut frames) = (BytesMut::from(&body[..]), Vec::new());
     while let Some(frame) = split(&mut rest) {
@@ -48,7 +49,8 @@ fn split(seen: &mut BytesMut) -> Option<Bytes> {
     Some(seen.split_to(length).freeze())
 }
 
-/// The next piece; `seen` is what came before of it. None: the stream is over.
+/// Reads the next frame. `seen` holds the bytes received so far. Returns `None` at the end of the
+/// stream.
 pub(super) async fn next_frame<E>(
     stream: &mut Pin<&mut impl Stream<Item = Result<Bytes, E>>>,
     seen: &mut BytesMut,

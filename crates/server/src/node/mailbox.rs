@@ -1,4 +1,4 @@
-//! The way to a shard's task.
+//! The mailbox through which a shard's task receives requests.
 
 use std::sync::Arc;
 
@@ -10,26 +10,27 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::budget::{Charge, Pool};
 
-/// Calls that may wait for the shard, and as many more that it has taken; more are refused as overload.
+/// Maximum number of calls that wait for the shard, and of calls that it has received and not
+/// answered. Further calls are rejected as overload.
 pub(super) const CALLS_MAX: usize = 65_536;
 
-/// What came for the shard.
+/// The receiving end of a mailbox.
 pub(super) type Inbox = mpsc::Receiver<ShardRequest>;
 
-/// What a consumer is handed, by batch. As long as its credit, so it needs no bound of its own. Where it ends
-/// without a word, the shard was lost.
+/// The deliveries to a consumer, by batch. The consumer's credit bounds them, so the channel is
+/// unbounded. If the channel ends without `Dismissed`, the shard was lost.
 pub(crate) type Deliveries = mpsc::UnboundedReceiver<ConsumerEvent>;
 
-/// What a consumer is handed.
+/// An event for a consumer.
 pub(crate) enum ConsumerEvent {
-    /// By one batch.
+    /// The deliveries of one batch.
     Deliveries(DeliveryBatch),
-    /// It is to go, and not to come again: its group is gone.
+    /// The consumer must end and not join again, because its group was deleted.
     Dismissed,
 }
 
 impl ConsumerEvent {
-    /// What must go back if nobody sees it.
+    /// The leases to give back if the event does not reach the client.
     pub(crate) fn holds(&self) -> impl Iterator<Item = LeaseId> {
         let given = match self {
             ConsumerEvent::Deliveries(given) => given.as_slice(),
@@ -39,32 +40,33 @@ impl ConsumerEvent {
     }
 }
 
-/// What one batch gave a consumer. Boxed as the core made them.
+/// The deliveries of one batch to one consumer, boxed as the core returns them.
 pub(crate) type DeliveryBatch = Vec<Box<Delivery>>;
 
-/// The other end.
+/// The sending end of [`Deliveries`].
 pub(crate) type Deliver = mpsc::UnboundedSender<ConsumerEvent>;
 
-/// Where an answer goes. The command that it answers is in memory until then.
-pub(crate) struct Answer {
+/// The channel for an answer. It also holds the memory charge of the command, which stays in memory
+/// until it is answered.
+pub(crate) struct ReplySender {
     to: oneshot::Sender<Result<CommandResult, CallError>>,
     _charge: Option<Charge>,
 }
 
-impl Answer {
-    /// Answers. The caller may be gone.
+impl ReplySender {
+    /// Sends the answer. The caller may have disconnected.
     pub(crate) fn send(self, answered: Result<CommandResult, CallError>) {
         let _gone = self.to.send(answered);
     }
 }
 
-impl From<oneshot::Sender<Result<CommandResult, CallError>>> for Answer {
-    fn from(to: oneshot::Sender<Result<CommandResult, CallError>>) -> Answer {
-        Answer { to, _charge: None }
+impl From<oneshot::Sender<Result<CommandResult, CallError>>> for ReplySender {
+    fn from(to: oneshot::Sender<Result<CommandResult, CallError>>) -> ReplySender {
+        ReplySender { to, _charge: None }
     }
 }
 
-/// An answer on its way. It may be lost with the shard.
+/// A pending answer. If the shard is lost, the outcome is unknown.
 pub(super) struct Call(pub(super) oneshot::Receiver<Result<CommandResult, CallError>>);
 
 impl Call {
@@ -73,18 +75,18 @@ impl Call {
     }
 }
 
-/// Something for the shard.
+/// A request for the shard.
 pub(super) enum ShardRequest {
-    /// A command somebody waits for.
-    Call(Command, Answer),
-    /// A consumer comes: where its deliveries go, and who waits for the answer.
-    Join(Join, Deliver, Answer),
-    /// A command nobody waits for.
+    /// A command whose caller waits for the answer.
+    Call(Command, ReplySender),
+    /// A consumer joins, with the channel for its deliveries and the channel for the answer.
+    Join(Join, Deliver, ReplySender),
+    /// A command without an answer.
     Command(Command),
 }
 
 impl ShardRequest {
-    /// It was never taken: nothing happened.
+    /// Rejects a request that was not accepted, so nothing was stored.
     pub(super) fn refuse(self) {
         match self {
             ShardRequest::Call(_, answer) | ShardRequest::Join(_, _, answer) => {
@@ -95,7 +97,7 @@ impl ShardRequest {
     }
 }
 
-/// Where things for the shard go in.
+/// The sending end of a shard's mailbox.
 #[derive(Clone)]
 pub(super) struct Mailbox {
     calls: mpsc::Sender<ShardRequest>,
@@ -113,7 +115,7 @@ impl Mailbox {
             bytes => Some(self.memory.try_take(bytes).ok_or(CallError::Overloaded)?),
         };
         let (to, answered) = oneshot::channel();
-        self.enqueue(ShardRequest::Call(command, Answer { to, _charge: charge }))?;
+        self.enqueue(ShardRequest::Call(command, ReplySender { to, _charge: charge }))?;
         Ok(Call(answered))
     }
 
@@ -127,7 +129,8 @@ impl Mailbox {
     pub(super) fn send(&self, command: Command) {
         let sent = self.calls.try_send(ShardRequest::Command(command));
         if let Err(TrySendError::Full(request)) = sent {
-            // It must not be lost while the shard lives: somebody waits until there is room.
+            // The command must not be lost while the shard is served, so a task waits for space in
+            // the queue.
             let calls = self.calls.clone();
             tokio::spawn(async move { calls.send(request).await });
         }
@@ -141,7 +144,7 @@ impl Mailbox {
     }
 }
 
-/// What a command holds of messages. Other commands are small, and their number is bounded.
+/// Bytes of the messages in a command. Other commands are small, and their number is bounded.
 fn weight(command: &Command) -> usize {
     if let Command::Produce(produce) = command {
         return produce.key.len() + produce.value.len();

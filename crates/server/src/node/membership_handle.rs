@@ -1,10 +1,10 @@
-//! What a shard's task knows of the cluster.
+//! The cluster membership as seen by the task of a shard.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_core::NodeId;
-use driftq_core::ownership::Event;
+use driftq_core::ownership::OwnershipEvent;
 use driftq_storage::postgres::Postgres;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -16,30 +16,30 @@ use super::routes::Routes;
 pub(crate) struct MembershipHandle {
     pub(crate) postgres: Arc<Postgres>,
     pub(crate) node: NodeId,
-    /// What happens to its shard.
-    pub(crate) events: mpsc::UnboundedSender<Event>,
+    /// Receives the events of the task's shard.
+    pub(crate) events: mpsc::UnboundedSender<OwnershipEvent>,
     /// When the lease of the node was last renewed.
     renewed: watch::Receiver<Instant>,
     lease_ms: u64,
 }
 
-/// A database that has not answered for so long is down, as far as clients are concerned. Longer than a renewal that
-/// fails and the next one.
+/// After this long without an answer, the database is reported as down to clients. Longer than a
+/// failed renewal and the next one.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 impl MembershipHandle {
     pub(crate) fn new(
         postgres: Arc<Postgres>,
         node: NodeId,
-        events: mpsc::UnboundedSender<Event>,
+        events: mpsc::UnboundedSender<OwnershipEvent>,
         renewed: watch::Receiver<Instant>,
         lease_ms: u64,
     ) -> MembershipHandle {
         MembershipHandle { postgres, node, events, renewed, lease_ms }
     }
 
-    /// For how long the database has not renewed the lease of this node, if that is too long. A shard does not show it
-    /// until the commit that it waits for has failed.
+    /// For how long the database has not renewed the lease of this node, if that is too long. A
+    /// shard detects the failure only when its commit fails.
     pub(crate) fn silence(&self) -> Option<Duration> {
         let silent = self.renewed.borrow().elapsed();
         let most = SILENCE_MAX.min(Duration::from_millis(self.lease_ms));
@@ -47,7 +47,7 @@ impl MembershipHandle {
     }
 }
 
-/// What a node of a cluster starts with: its membership, and where shards are served.
+/// The handle with which a node of a cluster starts: its membership, and the routes to all shards.
 pub(crate) struct ClusterHandle {
     pub(crate) membership: MembershipHandle,
     pub(crate) routes: watch::Receiver<Routes>,

@@ -1,8 +1,8 @@
-//! A node: the shards it serves, and the way to all of them.
+//! A node: the shards that it serves, and the routes to all others.
 //!
-//! One task per shard performs what the core's pipeline says, while it is told to serve. Callers reach it
-//! through a mailbox; a call that is not answered is *unknown*: the shard was lost between taking it and its
-//! commit.
+//! One task per shard performs the actions of the core's pipeline while the node serves that shard.
+//! Callers reach the task through a mailbox. If a call is not answered, its outcome is *unknown*,
+//! because the shard was lost between receiving the call and committing it.
 
 mod client;
 mod effect_waiters;
@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use driftq_core::command::{CommandTarget, merge_replies};
 use driftq_core::command::{GroupName, Join};
-use driftq_core::command::{Place, together};
 use driftq_core::{
     Command, CommandResult, ConsumerId, Epoch, ShardConfig, ShardId, Token, TokenKeys, TokenVersion,
 };
@@ -55,10 +55,10 @@ use shard_control::ShardControl;
 
 pub(crate) use shard_control::{Commander, Order};
 
-/// How long a start waits for all shards to be served somewhere.
-const WHOLE_WITHIN: Duration = Duration::from_secs(15);
+/// How long a start waits until every shard is served by some node.
+const ALL_SERVED_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The shards, and the way to them.
+/// A handle to all shards, local and remote.
 #[derive(Clone)]
 pub struct Node {
     peers: Peers,
@@ -77,27 +77,27 @@ pub struct ShardTasks {
 }
 
 impl ShardTasks {
-    /// Lets what is decided be committed and released, then ends.
+    /// Commits and releases what was decided, then ends the tasks.
     pub async fn stop(self) {
         for orders in &self.orders {
-            // One that has ended needs no order.
+            // A task that has ended needs no order.
             let _ended = orders.send(Order::Stop);
         }
         for task in self.tasks {
-            // It does not panic; if it did, there is nothing left to wait for.
+            // The task does not panic. If it did, there would be nothing left to wait for.
             let _ended = task.await;
         }
     }
 
-    /// What each shard's task is told.
+    /// The control channel of each shard's task.
     pub(crate) fn orders(&self) -> Vec<Commander> {
         self.orders.clone()
     }
 }
 
 impl Node {
-    /// Serves the shards of an engine: all of them, or those it is told to. `config` is that of each but for
-    /// its number.
+    /// Starts the tasks that serve the shards of an engine: all shards, or in a cluster those that
+    /// are claimed by order. `config` applies to every shard, apart from the shard's number.
     pub(crate) fn start(
         engine: Arc<dyn Engine>,
         config: &ShardConfig,
@@ -156,7 +156,7 @@ impl Node {
         (node, ShardTasks { orders: commanders, tasks })
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     pub fn shards(&self) -> u32 {
         self.peers.count()
     }
@@ -167,13 +167,13 @@ impl Node {
             return ShardId(0);
         }
         match command.place(self.shards()) {
-            Place::Shard(shard) => shard,
-            Place::Every | Place::Known => ShardId(0),
+            CommandTarget::Shard(shard) => shard,
+            CommandTarget::Every | CommandTarget::Known => ShardId(0),
         }
     }
 
-    /// Does `ask` until it is heard: what nobody took, because its shard moves, is tried again for a while.
-    async fn until_heard<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, CallError>
+    /// Retries `ask` while its shard is moving (`NotServing`), up to `MAX_MOVE_WAIT_MS`.
+    async fn with_retries<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, CallError>>,
     {
@@ -192,23 +192,23 @@ impl Node {
         shard: ShardId,
         command: Command,
     ) -> Result<CommandResult, CallError> {
-        if !self.is_among_others() {
+        if !self.is_clustered() {
             return self.peers.call(shard, command)?.answered().await;
         }
         let ask = || async { self.peers.call(shard, command.clone())?.answered().await };
-        self.until_heard(ask).await
+        self.with_retries(ask).await
     }
 
     async fn decide(&self, command: Command) -> Result<CommandResult, CallError> {
         self.decide_at(self.place(&command), command).await
     }
 
-    /// Has a command decided, and waits until the answer may be shown.
+    /// Sends a command to its shard, and waits until its result is committed.
     pub async fn call(&self, mut command: Command) -> Result<CommandResult, CallError> {
         if self.shards() == 1 {
             return self.decide(command).await;
         }
-        if command.place(self.shards()) != Place::Every {
+        if command.place(self.shards()) != CommandTarget::Every {
             self.check_remote_topics(std::slice::from_mut(&mut command)).await;
             return self.follow_redirect(self.decide(command).await?).await;
         }
@@ -220,10 +220,11 @@ impl Node {
                 Err(rejection) => return Ok(Err(rejection)),
             }
         }
-        Ok(Ok(together(replies)))
+        Ok(Ok(merge_replies(replies)))
     }
 
-    /// Sends commands one after the other, so that a batch can decide them together, then waits for all.
+    /// Sends commands one after the other, so that one batch can decide them together. Waits for
+    /// all results.
     pub async fn call_all(
         &self,
         mut commands: Vec<Command>,
@@ -236,8 +237,8 @@ impl Node {
         self.follow_redirects(answers).await
     }
 
-    /// Has commands decided by their shards, each shard's in their order. Those that nobody takes are sent again
-    /// together: all of them wait no longer than one would.
+    /// Sends commands to their shards, in order per shard. Rejected commands are retried together,
+    /// so that many commands wait no longer than one.
     async fn decide_all(&self, commands: Vec<Command>) -> Vec<Result<CommandResult, CallError>> {
         let Some(mut retry) = Retry::new(&self.peers) else {
             let send = |command| self.peers.call(self.place(&command), command);
@@ -252,14 +253,15 @@ impl Node {
             }
             retry.wait().await;
             let again = left.iter().map(|at| commands[*at].clone()).collect();
-            let heard = all_answered(self.send_by_shard(again)).await;
-            for (at, answered) in left.into_iter().zip(heard) {
+            let replies = all_answered(self.send_by_shard(again)).await;
+            for (at, answered) in left.into_iter().zip(replies) {
                 answers[at] = answered;
             }
         }
     }
 
-    /// Sends to each shard what is for it as one, so that it keeps its order on the way to another node.
+    /// Sends the commands for each shard as one request, so that they stay in order on the way to
+    /// another node.
     fn send_by_shard(&self, commands: Vec<Command>) -> Vec<Result<Call, CallError>> {
         let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<Command>)> = BTreeMap::new();
         for (at, command) in commands.into_iter().enumerate() {
@@ -274,18 +276,19 @@ impl Node {
         sent.into_values().collect()
     }
 
-    /// A number no consumer of this process has had.
+    /// Returns a number that no other consumer of this process has had.
     pub fn next_consumer(&self) -> ConsumerId {
         ConsumerId(self.consumers.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Where a group is served.
+    /// The shard that serves a group.
     pub fn shard_of(&self, name: &GroupName) -> ShardId {
         name.topic.shard(self.shards())
     }
 
-    /// Lets a consumer take part. What it is given comes through the second; it ends when the consumer has left or is
-    /// dismissed, or the shard is lost. The third is where that is, unless it is here.
+    /// Joins a consumer. Also returns the channel of its deliveries, which ends when the consumer
+    /// has left or is dismissed, or when the shard is lost. The third value names the remote shard;
+    /// it is `None` if the shard is local.
     pub(crate) async fn join(
         &self,
         join: Join,
@@ -295,11 +298,11 @@ impl Node {
             let (call, deliveries, there) = self.peers.join(shard, join.clone())?;
             Ok((call.answered().await?, deliveries, there))
         };
-        self.until_heard(ask).await
+        self.with_retries(ask).await
     }
 
-    /// Lets a consumer go from where it joined, by its number there. Its deliveries end with the last that was on
-    /// the way.
+    /// Removes a consumer from the shard that it joined, by its number there. Its channel ends
+    /// after the deliveries that are still under way.
     pub(crate) async fn leave(
         &self,
         shard: ShardId,
@@ -309,22 +312,22 @@ impl Node {
         self.peers.leave(shard, there, number)?.answered().await
     }
 
-    /// Whether this process serves a shard under this epoch.
+    /// Whether this process serves the shard under this epoch.
     pub(crate) fn serves(&self, shard: ShardId, epoch: Epoch) -> bool {
         self.peers.serves(shard, epoch)
     }
 
-    /// Whether shards may be served by others tomorrow.
-    pub(crate) fn is_among_others(&self) -> bool {
-        self.peers.is_among_others()
+    /// Whether shards may move to other nodes.
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.peers.is_clustered()
     }
 
-    /// What only nodes of this storage know.
+    /// The secret that only nodes of this storage know.
     pub(crate) fn peer_secret(&self) -> &str {
         &self.peer_secret
     }
 
-    /// Has a command decided by a shard of this process.
+    /// Sends a command to a shard of this process.
     pub(crate) async fn call_here(
         &self,
         shard: ShardId,
@@ -333,7 +336,7 @@ impl Node {
         self.peers.here(shard).call(command)?.answered().await
     }
 
-    /// The same for several, one after the other.
+    /// Sends several commands to a shard of this process, one after the other.
     pub(crate) async fn call_all_here(
         &self,
         shard: ShardId,
@@ -345,7 +348,7 @@ impl Node {
         join_all(sent.into_iter().map(answered)).await
     }
 
-    /// Lets a consumer take part in a shard of this process.
+    /// Joins a consumer to a shard of this process.
     pub(crate) async fn join_here(
         &self,
         shard: ShardId,
@@ -355,23 +358,24 @@ impl Node {
         Ok((call.answered().await?, deliveries))
     }
 
-    /// Tells a shard something nobody waits for. If the shard is gone, so is what this was about.
+    /// Sends a command without waiting for an answer. If the shard is lost, the command has no
+    /// purpose any more.
     pub fn send(&self, shard: ShardId, command: Command) {
         self.peers.send(shard, command);
     }
 
-    /// Tells every shard that is served here.
+    /// Sends a command to every shard that is served here.
     pub fn send_to_all(&self, command: &Command) {
         self.peers.send_to_local(command);
     }
 
-    /// How the shards are that are served here: as the first that does not serve, if there is one.
+    /// The status of the shards that are served here: the most urgent one.
     pub fn status(&self) -> Status {
         let routes = self.peers.routes().map(|routes| routes.borrow().clone());
         if routes.as_ref().is_some_and(Routes::has_duplicate_address) {
             return Status::DuplicateAddress;
         }
-        // What was lost here may be served there by now.
+        // A shard that was lost here may be served by another node by now.
         let is_there = |shard: u32| {
             let route = routes.as_ref().and_then(|routes| routes.to(ShardId(shard)));
             matches!(route, Some(Route::Remote { .. }))
@@ -383,19 +387,19 @@ impl Node {
         if worst == Status::Elsewhere && has_not_seen_them { Status::Starting } else { worst }
     }
 
-    /// What the shards have done that are served here now.
+    /// The counters of the shards that are served here now.
     pub(crate) fn counted(&self) -> Vec<ShardCounts> {
         let all = (0..).zip(&*self.statuses).zip(&*self.numbers);
         let served = all.filter(|((_, status), _)| *status.borrow() == Status::Serving);
         served.map(|((shard, _), numbers)| numbers.of(shard)).collect()
     }
 
-    /// Waits until every shard serves, or one will not. ClusterHandle others it may be somewhere else, and is not
-    /// waited for long: they may be in trouble.
+    /// Waits until every shard is served, or one has failed. In a cluster, a shard may be served by
+    /// any node, and the wait is short because other nodes may be failing.
     pub async fn until_decided(&self) -> Status {
         if let Some(mut routes) = self.peers.routes() {
-            let whole = routes.wait_for(Routes::is_whole);
-            let _whole = tokio::time::timeout(WHOLE_WITHIN, whole).await;
+            let whole = routes.wait_for(Routes::is_complete);
+            let _whole = tokio::time::timeout(ALL_SERVED_TIMEOUT, whole).await;
         }
         for status in &*self.statuses {
             let mut status = status.clone();
@@ -406,7 +410,7 @@ impl Node {
         self.status()
     }
 
-    /// Waits for something to happen to an effect.
+    /// Registers a waiter for changes of an effect.
     pub(crate) fn await_effect(&self, tenant: &str, scope: &str, key: &str) -> Waiting {
         self.awaited.wait(tenant, scope, key)
     }
@@ -416,7 +420,7 @@ impl Node {
         &self.keys
     }
 
-    /// What mints tokens.
+    /// Mints tokens of the version that all nodes accept.
     pub(crate) fn minter(&self) -> Minter<'_> {
         Minter { keys: &self.keys, version: self.peers.token_version() }
     }

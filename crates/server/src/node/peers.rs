@@ -1,4 +1,4 @@
-//! The way to every shard, wherever it is served.
+//! Routes requests to every shard, whichever node serves it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,26 +11,26 @@ use super::client::{Client, RemoteShard};
 use super::mailbox::{Call, Deliveries, Mailbox};
 use super::routes::{Route, Routes};
 
-/// How often something that nobody waits for is told, and how long after each other.
+/// How often a command without an answer is sent, and the delay between attempts.
 const SENDS_MAX: u32 = 15;
 const SEND_RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// The way to every shard.
+/// The connections to every shard.
 #[derive(Clone)]
 pub(super) struct Peers {
     mailboxes: Arc<[Mailbox]>,
-    /// None: all are served here.
+    /// `None` if all shards are served here.
     others: Option<Others>,
 }
 
-/// Other nodes.
+/// The other nodes of the cluster.
 #[derive(Clone)]
 pub(super) struct Others {
     pub(super) routes: watch::Receiver<Routes>,
     pub(super) client: Client,
 }
 
-/// The way to one shard.
+/// Where requests for one shard are sent.
 enum ShardLocation<'a> {
     Local(&'a Mailbox),
     Remote(&'a Client, RemoteShard),
@@ -41,17 +41,17 @@ impl Peers {
         Peers { mailboxes: mailboxes.into(), others }
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     pub(super) fn count(&self) -> u32 {
         self.mailboxes.len() as u32
     }
 
-    /// Whether shards may be served by others.
-    pub(super) fn is_among_others(&self) -> bool {
+    /// Whether shards may be served by other nodes.
+    pub(super) fn is_clustered(&self) -> bool {
         self.others.is_some()
     }
 
-    /// The version of tokens to mint: without other nodes, the newest.
+    /// The version of tokens to mint. Without other nodes, the newest.
     pub(super) fn token_version(&self) -> TokenVersion {
         match &self.others {
             Some(others) => others.routes.borrow().token_version,
@@ -59,18 +59,19 @@ impl Peers {
         }
     }
 
-    /// Tells when shards move. None: they do not.
+    /// Notifies when shards move. `None` if they do not move.
     pub(super) fn routes(&self) -> Option<watch::Receiver<Routes>> {
         self.others.as_ref().map(|others| others.routes.clone())
     }
 
-    /// The mailbox in this process.
+    /// The mailbox of a shard in this process.
     pub(super) fn here(&self, shard: ShardId) -> &Mailbox {
-        // A number from a token or an id may be of another storage: the core says that it knows nothing.
+        // A number from a token or an id may belong to another storage. Shard 0 then answers that
+        // the message is unknown.
         self.mailboxes.get(shard.0 as usize).unwrap_or(&self.mailboxes[0])
     }
 
-    /// Whether this process serves it under this epoch.
+    /// Whether this process serves the shard under this epoch.
     pub(super) fn serves(&self, shard: ShardId, epoch: Epoch) -> bool {
         let Some(others) = &self.others else { return false };
         matches!(others.routes.borrow().to(shard), Some(Route::Local(served)) if *served == epoch)
@@ -81,7 +82,7 @@ impl Peers {
         let Some(Others { routes, client }) = &self.others else {
             return Ok(ShardLocation::Local(here));
         };
-        // As with mailboxes.
+        // As in `here`.
         let shard = if shard.0 < self.count() { shard } else { ShardId(0) };
         match routes.borrow().to(shard) {
             Some(Route::Local(_)) => Ok(ShardLocation::Local(here)),
@@ -104,7 +105,7 @@ impl Peers {
         }
     }
 
-    /// Says also where it is, unless it is here.
+    /// Also returns the remote shard; `None` if the shard is local.
     pub(super) fn join(
         &self,
         shard: ShardId,
@@ -126,7 +127,8 @@ impl Peers {
         }
     }
 
-    /// Lets a consumer go where it joined: elsewhere its number is another's.
+    /// Removes a consumer from the node that it joined. On another node, its number belongs to a
+    /// different consumer.
     pub(super) fn leave(
         &self,
         shard: ShardId,
@@ -144,29 +146,31 @@ impl Peers {
         }
     }
 
-    /// Tells every shard that is served here.
+    /// Sends a command to every shard that is served here.
     pub(super) fn send_to_local(&self, command: &Command) {
-        // One that is not served drops it.
+        // The task of a shard that is not served drops the command.
         for mailbox in &*self.mailboxes {
             mailbox.send(command.clone());
         }
     }
 
-    /// Tells a shard something nobody waits for. If the shard is gone, so is what this was about.
+    /// Sends a command without waiting for an answer. If the shard is lost, the command has no
+    /// purpose any more.
     pub(super) fn send(&self, shard: ShardId, command: Command) {
         match self.way(shard) {
             Ok(ShardLocation::Local(mailbox)) => mailbox.send(command),
-            // Consumers have other numbers there, and leave by ending their stream.
+            // A remote consumer has another number there, and leaves when its stream ends.
             _ if matches!(command, Command::Leave(_)) => {}
             Ok(ShardLocation::Remote(..)) | Err(_) => {
                 let peers = self.clone();
-                tokio::spawn(async move { peers.tell_there(shard, command).await });
+                tokio::spawn(async move { peers.send_remote(shard, command).await });
             }
         }
     }
 
-    /// Retries for a while if the shard is moving, so that an unused lease is returned before it expires.
-    async fn tell_there(&self, shard: ShardId, command: Command) {
+    /// Retries for a while if the shard is moving, so that an unused lease is returned before it
+    /// expires.
+    async fn send_remote(&self, shard: ShardId, command: Command) {
         for _ in 0..SENDS_MAX {
             let answered = match self.call(shard, command.clone()) {
                 Ok(call) => call.answered().await,
@@ -179,7 +183,7 @@ impl Peers {
         }
     }
 
-    /// Has commands decided by one shard, in their order.
+    /// Sends commands to one shard, which decides them in order.
     pub(super) fn call_all(
         &self,
         shard: ShardId,

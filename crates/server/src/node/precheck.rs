@@ -1,9 +1,10 @@
-//! What a shard cannot see by itself: topics on other shards.
+//! Looks up topics on other shards before a shard decides, because a shard sees only its own
+//! topics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use driftq_core::command::Place;
+use driftq_core::command::CommandTarget;
 use driftq_core::command::{Missing, Seen, TopicName};
 use driftq_core::limits::PRODUCES_MAX;
 use driftq_core::{Command, CommandResult, Rejection, Reply};
@@ -11,34 +12,35 @@ use futures_util::future::join_all;
 
 use super::{CallError, Node};
 
-/// How long a shard is looked at. One that is slower says what it would have said later, by itself.
+/// How long a lookup may take. If it takes longer, the command is decided without its result.
 const LOOK_WITHIN: Duration = Duration::from_millis(500);
 
 impl Node {
-    /// Looks at the topics of messages that are on other shards than the one which decides: each once, and all at
-    /// the same time, for the lease of who commits is running.
+    /// Looks up the topics of messages that live on other shards than the deciding one. Each topic
+    /// is looked up once, and all in parallel, because the lease of the committing worker is
+    /// running.
     pub(super) async fn check_remote_topics(&self, commands: &mut [Command]) {
         let mut names: BTreeMap<TopicName, Option<Seen>> = BTreeMap::new();
         let shards = self.shards();
         for command in commands.iter_mut() {
-            let Place::Shard(shard) = command.place(shards) else { continue };
+            let CommandTarget::Shard(shard) = command.place(shards) else { continue };
             if command.produces().len() > PRODUCES_MAX {
-                // It is refused for that.
+                // The shard rejects a command with too many messages.
                 continue;
             }
-            let beyond =
-                command.produces().iter().flat_map(|produce| produce.beyond(shard, shards));
-            names.extend(beyond.map(|name| (name, None)));
+            let remote_topics =
+                command.produces().iter().flat_map(|produce| produce.remote_topics(shard, shards));
+            names.extend(remote_topics.map(|name| (name, None)));
         }
         let looks = names.iter_mut().map(|(name, seen)| async {
             *seen = self.look_at(name.clone()).await;
         });
         join_all(looks).await;
         for command in commands {
-            let Place::Shard(shard) = command.place(shards) else { continue };
+            let CommandTarget::Shard(shard) = command.place(shards) else { continue };
             for produce in command.produces().iter_mut().take(PRODUCES_MAX) {
-                let beyond = produce.beyond(shard, shards);
-                let seen = beyond.iter().map(|name| names.get(name).copied().flatten());
+                let remote_topics = produce.remote_topics(shard, shards);
+                let seen = remote_topics.iter().map(|name| names.get(name).copied().flatten());
                 produce.seen = seen.reduce(later).flatten();
             }
         }
@@ -53,7 +55,7 @@ impl Node {
         }
     }
 
-    /// Asks the shard that another one has named. It answers for itself: there is no third.
+    /// Follows one redirect. A redirect never leads to another.
     pub(super) async fn follow_redirect(
         &self,
         answered: CommandResult,
@@ -64,7 +66,7 @@ impl Node {
         }
     }
 
-    /// The same for many.
+    /// Follows the redirects among many answers.
     pub(super) async fn follow_redirects(
         &self,
         mut answers: Vec<Result<CommandResult, CallError>>,
@@ -83,7 +85,8 @@ impl Node {
     }
 }
 
-/// What is seen of a way: of its last topic, unless one of them is not there.
+/// Combines the lookups of one route: the result of the last topic, unless an earlier topic does
+/// not exist.
 fn later(before: Option<Seen>, then: Option<Seen>) -> Option<Seen> {
     match before {
         Some(Seen::Absent) => before,

@@ -1,4 +1,4 @@
-//! Calls that nobody took, because their shards move, are tried again for a while.
+//! Retries calls that were rejected because their shard is moving to another node.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::peers::Peers;
 use super::routes::Routes;
 
-/// How often it is tried, if nothing is heard.
+/// Interval between two retries while the routes do not change.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The retries of one call.
@@ -19,7 +19,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// None: shards do not move.
+    /// Returns `None` if shards do not move, because there is one node.
     pub(super) fn new(peers: &Peers) -> Option<Retry> {
         let mut routes = peers.routes()?;
         routes.mark_unchanged();
@@ -31,9 +31,9 @@ impl Retry {
         lost.should_retry(after_ms)
     }
 
-    /// Until a shard has moved, or a little while.
+    /// Waits until a route changes, or for a short time.
     pub(super) async fn wait(&mut self) {
-        // Nothing is heard any more where this process stops.
+        // The sender is dropped when the process stops.
         if let Ok(Err(_)) = tokio::time::timeout(LOOK, self.routes.changed()).await {
             tokio::time::sleep(LOOK).await;
         }

@@ -1,13 +1,13 @@
-//! Where each shard is served, as far as this node knows.
+//! Where each shard is served, according to this node's cluster view.
 
-use driftq_core::ownership::{ClusterView, Ownerships, Part, ShardOwner};
+use driftq_core::ownership::{ClusterView, NodeRole, Ownerships, ShardOwner};
 use driftq_core::{Epoch, NodeId, ShardId, Text, Timestamp, TokenVersion};
 
 /// Where each shard is served.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Routes {
     shards: Vec<Option<Route>>,
-    /// Another node has the address of this one.
+    /// Whether another node uses the address of this one.
     has_duplicate_address: bool,
     /// The version of tokens that this node mints.
     pub(crate) token_version: TokenVersion,
@@ -18,11 +18,12 @@ pub(crate) struct Routes {
 pub(crate) enum Route {
     /// By this process, under this epoch.
     Local(Epoch),
-    /// By another.
+    /// By another node.
     Remote {
-        /// Where that is reached.
+        /// The address of that node.
         address: Text,
-        /// Under this epoch: if it has another by now, it refuses.
+        /// The epoch under which that node serves the shard. If its epoch has changed, it rejects
+        /// requests.
         epoch: Epoch,
     },
 }
@@ -36,12 +37,12 @@ impl Routes {
             }
             Some(Route::Remote { address: machine.address(node)?.clone(), epoch })
         };
-        let has_duplicate_address = matches!(machine.part(), Some(Part::DuplicateAddress(_)));
+        let has_duplicate_address = matches!(machine.part(), Some(NodeRole::DuplicateAddress(_)));
         let shards = (0..shards as u32).map(|shard| route(ShardId(shard))).collect();
         Routes { shards, has_duplicate_address, token_version: machine.token_version(now) }
     }
 
-    /// As one sees them who serves none.
+    /// The routes as seen by a node that serves no shard.
     pub(crate) fn seen(view: &ClusterView) -> Routes {
         let route = |held: &ShardOwner| {
             let address = view.nodes.get(&held.node?)?.address.clone();
@@ -51,22 +52,22 @@ impl Routes {
         Routes { shards, ..Routes::default() }
     }
 
-    /// None: nobody serves it now.
+    /// Returns `None` if no node serves the shard now.
     pub(crate) fn to(&self, shard: ShardId) -> Option<&Route> {
         self.shards.get(shard.0 as usize)?.as_ref()
     }
 
-    /// Whether another node has the address of this one, which takes no shards then.
+    /// Whether another node uses the address of this one. If so, this node claims no shards.
     pub(crate) fn has_duplicate_address(&self) -> bool {
         self.has_duplicate_address
     }
 
-    /// Whether it knows where every shard is served.
-    pub(crate) fn is_whole(&self) -> bool {
+    /// Whether the routes to all shards are known.
+    pub(crate) fn is_complete(&self) -> bool {
         !self.shards.is_empty() && self.shards.iter().all(Option::is_some)
     }
 
-    /// Whether this node has seen the others.
+    /// Whether this node has seen the cluster view.
     pub(crate) fn is_known(&self) -> bool {
         self.shards.iter().any(Option::is_some)
     }

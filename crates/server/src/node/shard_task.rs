@@ -1,10 +1,11 @@
-//! One shard at work: claim and recover it when told to, then perform what the pipeline says.
+//! The task of one shard: claims and recovers it when ordered, then performs the actions of the
+//! pipeline.
 //!
-//! 1. Commits are handed to the engine in the order they were decided.
-//! 2. When a commit or a read fails, this copy of the shard is dropped with everything that waits for it
-//!    (their outcome is unknown), and the shard is claimed and recovered anew.
-//! 3. Under load a batch takes what came while the batches before it were being committed; idle, a command
-//!    is decided and committed at once. There is no timer.
+//! 1. Commits are sent to the engine in the order in which they were decided.
+//! 2. If a commit or a read fails, this copy of the shard is dropped with all its pending calls,
+//!    whose outcome is unknown. The shard is then claimed and recovered again.
+//! 3. Under load, a batch contains the commands that arrived while earlier batches were being
+//!    committed. When idle, a command is decided and committed immediately. There is no timer.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use driftq_core::change::Action;
 use driftq_core::command::Arrive;
-use driftq_core::ownership::Event;
+use driftq_core::ownership::OwnershipEvent;
 use driftq_core::{
     BatchNo, Clock, Command, ConsumerId, Damaged, Epoch, Input, Output, Pipeline, PipelineConfig,
     ReadId, Recovered, Release, Reply, ShardConfig, ShardId, Ticket, Timestamp,
@@ -31,19 +32,19 @@ use crate::shard_stats::ShardStats;
 
 use super::effect_waiters::EffectWaiters;
 use super::mailbox::{
-    Answer, CALLS_MAX, ConsumerEvent, Deliver, DeliveryBatch, Inbox, Mailbox, ShardRequest,
+    CALLS_MAX, ConsumerEvent, Deliver, DeliveryBatch, Inbox, Mailbox, ReplySender, ShardRequest,
 };
 use super::membership_handle::MembershipHandle;
 use super::peers::Peers;
 use super::shard_control::{Order, Serve, ShardControl};
 use super::status::Status;
 
-/// The wait before a shard that was lost is claimed again.
+/// Delay before a lost shard is claimed again.
 const CLAIM_AGAIN: Duration = Duration::from_millis(250);
-/// Requests that are taken from the mailbox at once.
+/// Maximum number of requests taken from the mailbox at once.
 const MAIL_MAX: usize = 4_096;
 
-type Under<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type PendingCommands<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type ReadDone = (ReadId, Result<Vec<Vec<driftq_core::row::Row>>, EngineError>);
 type CommitDone = (BatchNo, Result<Timestamp, EngineError>);
 
@@ -58,16 +59,16 @@ pub(super) struct ShardTask {
     pub(super) numbers: Arc<ShardStats>,
     pub(super) awaited: EffectWaiters,
     pub(super) time: NodeClock,
-    /// The way to every shard.
+    /// The routes to every shard.
     pub(super) peers: Peers,
-    /// The others, if there are any.
+    /// The cluster membership, if the engine is shared.
     pub(super) membership: Option<MembershipHandle>,
-    /// Under which epoch a copy is served.
+    /// The epoch under which a copy is served.
     pub(super) claimed: Option<Epoch>,
 }
 
 /// Why a copy of the shard was dropped.
-enum Over {
+enum EndReason {
     Ended,
     Dropped,
     Engine(EngineError),
@@ -76,14 +77,14 @@ enum Over {
 }
 
 impl ShardTask {
-    /// Does as it is told, until told to stop.
+    /// Performs orders until `Stop`.
     pub(super) async fn run(mut self) {
         loop {
             match self.next_order().await {
                 Order::Stop => break,
-                Order::Drop => self.say(&Over::Dropped),
+                Order::Drop => self.say(&EndReason::Dropped),
                 Order::GiveUp(epoch) => {
-                    self.say(&Over::Ended);
+                    self.say(&EndReason::Ended);
                     self.give_up(epoch).await;
                 }
                 Order::Always => self.serve_or_panic(None).await,
@@ -97,15 +98,15 @@ impl ShardTask {
         }
     }
 
-    /// A defect of ours loses this copy of the shard, and nothing else: it is claimed and loaded again.
+    /// A panic loses only this copy of the shard, which is then claimed and loaded again.
     async fn serve_or_panic(&mut self, epoch: Option<Epoch>) {
         let served = AssertUnwindSafe(self.serve(epoch)).catch_unwind().await;
         if served.is_err() {
-            self.say(&Over::Panicked);
+            self.say(&EndReason::Panicked);
             let (shard, claimed) = (self.config.shard, self.claimed.take());
             self.report(match claimed {
-                Some(epoch) => Event::Lost { shard, epoch, fenced: false },
-                None => Event::ClaimFailed(shard),
+                Some(epoch) => OwnershipEvent::Lost { shard, epoch, fenced: false },
+                None => OwnershipEvent::ClaimFailed(shard),
             });
         }
     }
@@ -117,16 +118,16 @@ impl ShardTask {
             Ok(recovered) => recovered,
             Err(error) => {
                 self.say(&match error {
-                    RecoverError::Engine(error) => Over::Engine(error),
-                    RecoverError::Damaged(damaged) => Over::Damaged(damaged),
+                    RecoverError::Engine(error) => EndReason::Engine(error),
+                    RecoverError::Damaged(damaged) => EndReason::Damaged(damaged),
                 });
-                self.report(Event::ClaimFailed(self.config.shard));
+                self.report(OwnershipEvent::ClaimFailed(self.config.shard));
                 return;
             }
         };
         let (shard, epoch) = (self.config.shard, ownership.epoch);
         self.claimed = Some(epoch);
-        self.report(Event::Claimed { shard, epoch });
+        self.report(OwnershipEvent::Claimed { shard, epoch });
         self.time.floor(recovered.now);
         let clock = Clock::new(recovered.now, now, self.time.boot_ms());
         let start = clock.now(self.time.boot_ms());
@@ -136,11 +137,13 @@ impl ShardTask {
         self.claimed = None;
         self.say(&over);
         let fenced = match over {
-            Over::Ended | Over::Dropped => return,
-            Over::Engine(EngineError::Fenced) => true,
-            Over::Engine(EngineError::Unknown(_)) | Over::Damaged(_) | Over::Panicked => false,
+            EndReason::Ended | EndReason::Dropped => return,
+            EndReason::Engine(EngineError::Fenced) => true,
+            EndReason::Engine(EngineError::Unknown(_))
+            | EndReason::Damaged(_)
+            | EndReason::Panicked => false,
         };
-        self.report(Event::Lost { shard, epoch, fenced });
+        self.report(OwnershipEvent::Lost { shard, epoch, fenced });
     }
 
     async fn recover(
@@ -159,43 +162,48 @@ impl ShardTask {
         Ok((ownership, now, recovered))
     }
 
-    /// Says that nobody serves the shard. If it is not heard, the next view shows that, and it is said again.
+    /// Clears the holder of the shard. If that fails, the next cluster view still shows this node
+    /// as the holder, and the order is repeated.
     async fn give_up(&self, epoch: Epoch) {
         let shard = self.config.shard;
         if let Some(membership) = &self.membership
             && let Err(error) = membership.postgres.give_up(Ownership { shard, epoch }).await
         {
-            tracing::warn!(%shard, why = %error, "the others were not told that the shard is given up");
+            tracing::warn!(%shard, why = %error, "cannot record that the shard was given up; retrying");
         }
-        self.report(Event::GivenUp(shard));
+        self.report(OwnershipEvent::GivenUp(shard));
     }
 
-    fn report(&self, event: Event) {
+    fn report(&self, event: OwnershipEvent) {
         if let Some(membership) = &self.membership {
-            // Gone when the process ends.
+            // The receiver is dropped when the process ends.
             let _gone = membership.events.send(event);
         }
     }
 
-    fn say(&self, over: &Over) {
+    fn say(&self, over: &EndReason) {
         let elsewhere = || drop(self.status.send_replace(Status::Elsewhere));
         let why = match over {
-            Over::Ended | Over::Dropped => return elsewhere(),
-            // One of many was quicker: it is served there.
-            Over::Engine(EngineError::Fenced) if self.membership.is_some() => return elsewhere(),
-            Over::Engine(error) => error.to_string(),
-            Over::Damaged(damaged) => damaged.to_string(),
-            Over::Panicked => "a defect; what went wrong was logged before this".to_owned(),
+            EndReason::Ended | EndReason::Dropped => return elsewhere(),
+            // Another node has claimed the shard and serves it.
+            EndReason::Engine(EngineError::Fenced) if self.membership.is_some() => {
+                return elsewhere();
+            }
+            EndReason::Engine(error) => error.to_string(),
+            EndReason::Damaged(damaged) => damaged.to_string(),
+            EndReason::Panicked => {
+                "internal error; see the panic logged before this line".to_owned()
+            }
         };
         self.metrics.lost();
-        tracing::error!(shard = %self.config.shard, why, "shard lost; it is claimed again");
+        tracing::error!(shard = %self.config.shard, why, "shard lost; claiming it again");
         self.status.send_replace(match &self.membership {
             Some(_) => Status::Lost(format!("shard {} is not served: {why}", self.config.shard)),
             None => Status::Failed(why),
         });
     }
 
-    /// What to do next. Who calls while nothing serves is told so by the end of its call.
+    /// Waits for the next order. Rejects calls that arrive while the shard is not served.
     async fn next_order(&mut self) -> Order {
         let again = tokio::time::sleep(CLAIM_AGAIN);
         tokio::pin!(again);
@@ -203,7 +211,7 @@ impl ShardTask {
             tokio::select! {
                 biased;
                 order = self.orders.next() => return order,
-                // There is no other node to serve it.
+                // There is no other node to serve the shard.
                 () = &mut again, if self.membership.is_none() => return Order::Always,
                 Some(mail) = self.inbox.recv() => mail.refuse(),
             }
@@ -219,15 +227,15 @@ struct Serving<'a> {
     clock: Clock,
     time: NodeClock,
     next_ticket: u64,
-    /// By ticket.
-    calls: HashMap<u64, Answer>,
-    /// Consumers that wait until they have left, by ticket.
+    /// Pending answers by ticket.
+    calls: HashMap<u64, ReplySender>,
+    /// Consumers whose `Leave` is pending, by ticket.
     leaving: HashMap<u64, ConsumerId>,
     consumers: BTreeMap<ConsumerId, Deliver>,
-    reads: FuturesUnordered<Under<'a, ReadDone>>,
-    commits: FuturesOrdered<Under<'a, CommitDone>>,
+    reads: FuturesUnordered<PendingCommands<'a, ReadDone>>,
+    commits: FuturesOrdered<PendingCommands<'a, CommitDone>>,
     outputs: Vec<Output>,
-    /// When each commit under way began.
+    /// Start times of the commits in flight.
     begun: VecDeque<Instant>,
     metrics: Arc<Metrics>,
     numbers: Arc<ShardStats>,
@@ -268,7 +276,7 @@ impl<'a> Serving<'a> {
         self.clock.now(self.time.boot_ms())
     }
 
-    async fn run(mut self, task: &mut ShardTask) -> Over {
+    async fn run(mut self, task: &mut ShardTask) -> EndReason {
         task.status.send_replace(Status::Serving);
         let mut mail = Vec::new();
         let mut is_stopping = false;
@@ -277,7 +285,7 @@ impl<'a> Serving<'a> {
                 return over;
             }
             if is_stopping && self.commits.is_empty() && self.reads.is_empty() {
-                return Over::Ended;
+                return EndReason::Ended;
             }
             let deadline = self.pipeline.next_deadline();
             let until = deadline.map(|at| Duration::from_millis(at.since(self.now())));
@@ -289,36 +297,37 @@ impl<'a> Serving<'a> {
                         self.clock.sample(believed, self.time.boot_ms());
                         self.pipeline.on(self.now(), Input::CommitDone(no), &mut self.outputs);
                     }
-                    Err(error) => return Over::Engine(error),
+                    Err(error) => return EndReason::Engine(error),
                 },
                 Some((id, done)) = self.reads.next() => match done {
                     Ok(rows) => {
                         self.pipeline.on(self.now(), Input::ReadDone(id, rows), &mut self.outputs);
-                        // The next read may be done already. Commands do not wait until none is.
+                        // The next read may be complete already. Commands must not wait until no
+                        // read is.
                         if !is_stopping && self.pipeline.waiting() < CALLS_MAX {
                             let arrived = std::iter::from_fn(|| task.inbox.try_recv().ok());
                             arrived.take(MAIL_MAX).for_each(|mail| self.take(mail));
                         }
                     }
-                    Err(error) => return Over::Engine(error),
+                    Err(error) => return EndReason::Engine(error),
                 },
-                // What more than that waits, waits in its mailbox, which has a bound.
+                // Further requests wait in the mailbox, which is bounded.
                 count = task.inbox.recv_many(&mut mail, MAIL_MAX),
                     if !is_stopping && self.pipeline.waiting() < CALLS_MAX =>
                 {
                     if count == 0 {
-                        return Over::Ended;
+                        return EndReason::Ended;
                     }
                     mail.drain(..).for_each(|mail| self.take(mail));
                 }
                 () = tokio::time::sleep(until.unwrap_or_default()), if until.is_some() && !is_stopping => {}
-                serve = task.orders.hear() => match serve {
+                serve = task.orders.next_while_serving() => match serve {
                     Serve::On => {}
                     Serve::End => {
                         is_stopping = true;
                         self.pipeline.close();
                     }
-                    Serve::Drop => return Over::Dropped,
+                    Serve::Drop => return EndReason::Dropped,
                 },
             }
         }
@@ -350,15 +359,15 @@ impl<'a> Serving<'a> {
         self.pipeline.on(self.now(), Input::Arrived(ticket, command), &mut self.outputs);
     }
 
-    /// Decides and starts what can be, and performs it.
-    fn turn(&mut self, mailbox: &Mailbox) -> Result<(), Over> {
+    /// Decides pending commands, starts reads and commits, and performs the outputs.
+    fn turn(&mut self, mailbox: &Mailbox) -> Result<(), EndReason> {
         let now = self.now();
         self.perform(mailbox)?;
         self.pipeline.turn(now, &mut self.outputs);
         self.perform(mailbox)
     }
 
-    fn perform(&mut self, mailbox: &Mailbox) -> Result<(), Over> {
+    fn perform(&mut self, mailbox: &Mailbox) -> Result<(), EndReason> {
         for output in std::mem::take(&mut self.outputs) {
             match output {
                 Output::StartRead(id, reads) => {
@@ -384,8 +393,8 @@ impl<'a> Serving<'a> {
         Ok(())
     }
 
-    /// Has another shard take messages. If it does not answer, the core sends them again.
-    fn carry(&self, target: ShardId, arrive: Box<Arrive>, back: &Mailbox) {
+    /// Sends messages to another shard. If it does not answer, the core sends them again.
+    fn forward(&self, target: ShardId, arrive: Box<Arrive>, back: &Mailbox) {
         let Ok(call) = self.peers.call(target, Command::Arrive(arrive)) else { return };
         let back = back.clone();
         tokio::spawn(async move {
@@ -395,29 +404,30 @@ impl<'a> Serving<'a> {
         });
     }
 
-    /// What is durable is shown.
+    /// Releases the replies and deliveries of a durable batch.
     fn release(&mut self, release: Release, mailbox: &Mailbox) {
         let Release { batch, withheld } = release;
         let took = self.begun.pop_front().map(|begun| begun.elapsed()).unwrap_or_default();
         self.metrics.released(&batch, took);
         self.numbers.committed(batch.replies.len(), took);
         self.awaited.send(&batch.changes);
-        // The pipeline has let go of it by now: nothing is copied.
+        // The pipeline has dropped its reference by now, so nothing is copied.
         let (replies, effects) = match Arc::try_unwrap(batch) {
             Ok(batch) => (batch.replies, batch.actions),
             Err(batch) => (batch.replies.clone(), batch.actions.clone()),
         };
         for (ticket, answered) in replies {
             if let Some(answer) = self.calls.remove(&ticket.0) {
-                // Whoever asked may be gone.
+                // The caller may have disconnected.
                 answer.send(Ok(answered));
             }
             if let Some(consumer) = self.leaving.remove(&ticket.0) {
-                // It was handed all it was given before: its batches were released in order.
+                // The consumer has received all its deliveries, because batches are released in
+                // order.
                 self.consumers.remove(&consumer);
             }
         }
-        // A batch at a time: a poll that wakes up finds all it was given.
+        // Sent once per batch, so that a poll that wakes up receives all of its deliveries.
         let mut given: BTreeMap<ConsumerId, DeliveryBatch> = BTreeMap::new();
         let mut dismissed = Vec::new();
         for effect in effects {
@@ -427,7 +437,7 @@ impl<'a> Serving<'a> {
                     given.entry(consumer).or_default().push(delivery);
                 }
                 Action::Dismiss(consumer) => dismissed.push(consumer),
-                Action::Send(target, arrive) => self.carry(target, arrive, mailbox),
+                Action::Send(target, arrive) => self.forward(target, arrive, mailbox),
             }
         }
         for (consumer, deliveries) in given {
@@ -436,14 +446,15 @@ impl<'a> Serving<'a> {
                 Some(deliver) => deliver.send(handed).err().map(|failed| failed.0),
                 None => Some(handed),
             };
-            // Nobody is there to see them: they go back, uncounted.
+            // The deliveries did not reach the consumer, so they are given back and count no
+            // attempt.
             for hold in unseen.iter().flat_map(ConsumerEvent::holds) {
                 mailbox.send(Command::GiveBack(hold));
             }
         }
         for consumer in dismissed {
             if let Some(deliver) = self.consumers.remove(&consumer) {
-                // It may be gone already.
+                // The consumer may have left already.
                 let _gone = deliver.send(ConsumerEvent::Dismissed);
             }
         }

@@ -1,26 +1,26 @@
-//! How a shard is.
+//! The status of a shard.
 
-/// How a shard is.
+/// The status of a shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Status {
-    /// It is being recovered.
+    /// The shard is being recovered.
     Starting,
-    /// It answers.
+    /// The shard is served here.
     Serving,
-    /// Another node serves it, or will.
+    /// Another node serves the shard, or will.
     Elsewhere,
-    /// Another node has the address of this one, which takes no shards.
+    /// Another node uses the address of this one, so this node claims no shards.
     DuplicateAddress,
-    /// It was to be served here and is not; it is claimed again.
+    /// The shard should be served here and was lost. It is being claimed again.
     Lost(String),
-    /// It does not answer, and says why.
+    /// The shard cannot be served, with the reason.
     Failed(String),
-    /// It was told to stop.
+    /// The shard's task has stopped.
     Stopped,
 }
 
 impl Status {
-    /// The one of two that a client should hear of.
+    /// The status that is more urgent for a client.
     pub(super) fn worse(self, other: Status) -> Status {
         match (self, other) {
             (one, Status::Elsewhere) => one,
@@ -28,19 +28,19 @@ impl Status {
         }
     }
 
-    /// Why a client should go elsewhere, if it should.
+    /// Why clients should use another node, if they should.
     pub fn reason(&self) -> Option<String> {
         match self {
             Status::Starting => {
-                let message = "starting: shards are being recovered, or the database is not reached or \
-                            another by now; the log says which";
+                let message = "starting: shards are being recovered, or the database is unreachable or \
+                            was replaced; see the log";
                 Some(message.to_owned())
             }
             Status::Serving | Status::Elsewhere => None,
             Status::DuplicateAddress => {
-                Some("shards: another node is at this address: set cluster.advertise".to_owned())
+                Some("shards: another node uses this address; set cluster.advertise".to_owned())
             }
-            Status::Lost(why) => Some(format!("shards: {why}; claimed again")),
+            Status::Lost(why) => Some(format!("shards: {why}; claiming it again")),
             Status::Failed(why) => Some(format!("storage: {why}, restart needed")),
             Status::Stopped => Some("draining: the server is shutting down".to_owned()),
         }

@@ -1,4 +1,4 @@
-//! A partition that is full says so, and by whom.
+//! A full partition is rejected with the name of the slowest group.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::verbs::token;
 
 #[tokio::test]
-async fn a_full_partition_says_which_group_is_behind() {
+async fn a_full_partition_names_the_group_that_is_behind() {
     let broker = Broker::start().await;
     broker.topic_with("t", 2, json!({ "max_backlog_messages": 2 })).await;
     broker.produce("t", "a").await;
@@ -15,7 +15,7 @@ async fn a_full_partition_says_which_group_is_behind() {
     let body =
         broker.post("/v1/produce", one_more.clone()).await.refused(429, "RESOURCE_EXHAUSTED");
     assert_eq!(body["reason"], "partition_buffer_full");
-    assert_eq!(body.get("group"), None, "nobody reads it");
+    assert_eq!(body.get("group"), None, "no group reads it");
     let first = broker.receive("t", "slow", "o").await;
     for delivery in broker.receive_now("t", "fast", "o").await {
         broker.ack(token(&delivery)).await.is(204);
@@ -30,7 +30,7 @@ async fn a_full_partition_says_which_group_is_behind() {
 }
 
 #[tokio::test]
-async fn a_partition_is_full_by_bytes_too() {
+async fn a_partition_is_also_limited_in_bytes() {
     let broker = Broker::start().await;
     broker.topic_with("t", 1, json!({ "max_backlog_bytes": 20 })).await;
     let body = |key: &str, value: &str| json!({ "topic": "t", "key": key, "value": value });
@@ -43,7 +43,7 @@ async fn a_partition_is_full_by_bytes_too() {
 }
 
 #[tokio::test]
-async fn a_message_larger_than_the_whole_partition_is_too_large_for_ever() {
+async fn a_message_larger_than_the_backlog_limit_is_too_large() {
     let broker = Broker::start().await;
     broker.topic_with("t", 1, json!({ "max_backlog_bytes": 20 })).await;
     let exact = json!({ "topic": "t", "key": "k", "value": "x".repeat(19) });
@@ -54,7 +54,7 @@ async fn a_message_larger_than_the_whole_partition_is_too_large_for_ever() {
 }
 
 #[tokio::test]
-async fn the_wait_is_told_in_whole_seconds_too() {
+async fn retry_after_is_also_sent_as_a_header_in_seconds() {
     let broker = Broker::start().await;
     broker.topic_with("t", 1, json!({ "max_backlog_messages": 1 })).await;
     broker.produce("t", "x").await;
@@ -67,7 +67,7 @@ async fn the_wait_is_told_in_whole_seconds_too() {
 }
 
 #[tokio::test]
-async fn on_a_disk_that_is_nearly_full_nothing_is_stored_and_everything_is_settled() {
+async fn a_nearly_full_disk_rejects_produces_and_accepts_settles() {
     let broker = Broker::in_directory(|_| ()).await;
     broker.topic("t").await;
     broker.produce("t", "a").await;

@@ -1,5 +1,5 @@
-//! Bytes that no decent client sends: lengths that lie, two requests in the place of one, and ids, cursors
-//! and tokens made by hand. None is answered by 5xx, none hangs, none stores anything.
+//! Malformed HTTP: wrong lengths, a second request smuggled into a first, and forged ids, cursors
+//! and tokens. None is answered with 5xx, none hangs, none stores anything.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::broker::Broker;
 use crate::raw::Raw;
 use crate::verbs::wanted;
 
-/// Longer than any of these may take.
+/// Longer than any of these requests may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Sends `bytes`, then nothing more, and says with which statuses the server answered.
+/// Sends `bytes` and nothing more. Returns the statuses of all replies.
 async fn statuses(broker: &Broker, bytes: &[u8], is_cut: bool) -> Vec<u16> {
     let mut raw = Raw::connect(broker.address()).await;
     raw.write(bytes).await;
@@ -26,26 +26,26 @@ async fn statuses(broker: &Broker, bytes: &[u8], is_cut: bool) -> Vec<u16> {
     }
     let shown: String = String::from_utf8_lossy(bytes).chars().take(200).collect();
     let answers = tokio::time::timeout(PATIENCE, raw.until_closed()).await;
-    let answers = answers.unwrap_or_else(|_| panic!("no end of {shown:?}"));
+    let answers = answers.unwrap_or_else(|_| panic!("no end of the reply to {shown:?}"));
     let codes = answers.split("HTTP/1.1 ").skip(1);
     codes.map(|answer| answer[..3].parse().expect("a status")).collect()
 }
 
-/// A request to make a topic, with these headers and this body.
+/// A request to create a topic with these headers and this body.
 fn create(headers: &str, body: &str) -> String {
     format!(
         "POST /v1/topics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n{body}"
     )
 }
 
-/// A good body in chunks.
+/// A valid chunked body.
 const CHUNKS: &str = "c\r\n{\"name\":\"n\"}\r\n0\r\n\r\n";
 
-/// What could be taken for a second request.
+/// Bytes that could be parsed as a second request.
 const SECOND: &str = "POST /v1/topics?name=second HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 #[tokio::test]
-async fn a_length_that_lies_makes_nothing() {
+async fn a_wrong_content_length_stores_nothing() {
     let broker = Broker::start().await;
     let body = r#"{"name":"n"}"#;
     let rows: [(&str, String); 27] = [
@@ -96,7 +96,7 @@ async fn a_length_that_lies_makes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_cut_off_makes_nothing() {
+async fn a_truncated_request_stores_nothing() {
     let broker = Broker::start().await;
     let rows = [
         create("content-length: 13\r\n", r#"{"name":"n"}"#),
@@ -115,20 +115,21 @@ async fn what_is_cut_off_makes_nothing() {
 }
 
 #[tokio::test]
-async fn no_second_request_hides_in_a_first() {
+async fn a_request_smuggled_into_another_is_not_executed() {
     let broker = Broker::start().await;
     let both = "content-length: 5\r\ntransfer-encoding: chunked\r\n";
     let turned = "transfer-encoding: chunked\r\ncontent-length: 5\r\n";
     let kept = |request: String| request.replace("connection: close\r\n", "");
     let rows = [
-        // Length and chunks at once: by the chunks it has no body, and the connection is not used again.
+        // Both a length and chunks: by its chunks the request has no body. The connection is not
+        // reused.
         (kept(create(both, &format!("0\r\n\r\n{SECOND}"))), vec![400]),
         (kept(create(turned, &format!("0\r\n\r\n{SECOND}"))), vec![400]),
         (kept(create("content-length: 0\r\ncontent-length: 5\r\n", SECOND)), vec![400]),
-        // It is the body of the first, whole, and no JSON.
+        // The second request is the complete body of the first, and not JSON.
         (create(&format!("content-length: {}\r\n", SECOND.len()), SECOND), vec![400]),
         (create("content-length: 0\r\n", SECOND), vec![400]),
-        // In a header, a name or a version.
+        // Inside a header, a name or a version.
         (create("x-a: b\rPOST /v1/topics?name=second HTTP/1.1\r\n", ""), vec![400]),
         (create("x-a: b\nPOST /v1/topics?name=second HTTP/1.1\r\n", ""), vec![400]),
     ];
@@ -140,7 +141,7 @@ async fn no_second_request_hides_in_a_first() {
 }
 
 #[tokio::test]
-async fn a_connection_is_not_used_again_after_another_coding_than_chunks() {
+async fn a_connection_is_closed_after_a_transfer_coding_other_than_chunked() {
     let broker = Broker::start().await;
     let first =
         "POST /v1/topics HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip, chunked\r\n\r\n";
@@ -159,7 +160,7 @@ async fn http_1_0_needs_no_host() {
 }
 
 #[tokio::test]
-async fn one_host_that_is_not_this_machine_among_several_is_refused() {
+async fn one_foreign_host_among_several_is_rejected() {
     let broker = Broker::start().await;
     for hosts in [["localhost", "example.com"], ["example.com", "localhost"]] {
         let bytes = format!(
@@ -175,7 +176,7 @@ async fn one_host_that_is_not_this_machine_among_several_is_refused() {
 }
 
 #[tokio::test]
-async fn one_origin_that_was_not_allowed_among_several_is_refused() {
+async fn one_disallowed_origin_among_several_is_rejected() {
     let allowed = "http://localhost:3000";
     let broker = Broker::with(|config| config.allowed_origins = vec![allowed.to_owned()]).await;
     for origins in [[allowed, "http://example.com"], ["http://example.com", allowed]] {
@@ -185,7 +186,7 @@ async fn one_origin_that_was_not_allowed_among_several_is_refused() {
 }
 
 #[tokio::test]
-async fn odd_methods_and_targets_are_answered() {
+async fn unusual_methods_and_targets_are_answered() {
     let broker = Broker::start().await;
     let close = "host: localhost\r\nconnection: close\r\n\r\n";
     let line = |line: &str| format!("{line} HTTP/1.1\r\n{close}");
@@ -210,29 +211,29 @@ async fn odd_methods_and_targets_are_answered() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_asked_for_its_head_only_ends() {
+async fn a_head_request_for_a_stream_ends() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let head = "HEAD /v1/consume?topic=t&group=g&owner=o HTTP/1.1\r\nhost: localhost\r\n\
                 connection: close\r\n\r\n";
     assert_eq!(statuses(&broker, head.as_bytes(), false).await, [200]);
     let gone = |group: &serde_json::Value| group["consumers"] == json!([]);
-    broker.until_group("t", "g", "that nobody reads", gone).await;
+    broker.until_group("t", "g", "no consumer", gone).await;
 }
 
 #[tokio::test]
-async fn a_million_settings_that_are_none_are_refused_at_once() {
+async fn half_a_million_unknown_settings_are_rejected_quickly() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let names: Vec<String> = (0..500_000).map(|number| format!("\"{number:x}\":1")).collect();
     let settings = format!(r#"{{"settings":{{{}}}}}"#, names.join(","));
     let patch = broker.ask("PATCH", "/v1/topics/t").body(settings).send();
-    let answer = tokio::time::timeout(PATIENCE, patch).await.expect("it does not compare them all");
+    let answer = tokio::time::timeout(PATIENCE, patch).await.expect("a quick rejection");
     answer.refused(400, "INVALID_ARGUMENT");
 }
 
 #[tokio::test]
-async fn a_refusal_is_short_however_long_the_request_was() {
+async fn the_rejection_of_a_long_request_is_short() {
     let broker = Broker::start().await;
     let long = "x".repeat(1 << 20);
     for body in [format!(r#"{{"{long}":1}}"#), format!(r#"{{"name":"n","partitions":"{long}"}}"#)] {
@@ -246,12 +247,12 @@ async fn a_refusal_is_short_however_long_the_request_was() {
     assert!(answer.body.len() < 4_000, "{} bytes", answer.body.len());
 }
 
-/// Numbers at the edges of what a row, a lane or JSON can hold.
+/// Numbers at the limits of a row, a lane or JSON.
 const EDGES: [u64; 8] =
     [0, 1, 1_023, 1_024, u32::MAX as u64, i64::MAX as u64, i64::MAX as u64 + 1, u64::MAX];
 
 #[tokio::test]
-async fn ids_made_by_hand_find_nothing_and_break_nothing() {
+async fn forged_ids_are_rejected_or_not_found() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -286,7 +287,7 @@ async fn ids_made_by_hand_find_nothing_and_break_nothing() {
 }
 
 #[tokio::test]
-async fn places_and_cursors_made_by_hand_break_nothing() {
+async fn forged_offsets_and_cursors_are_handled() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -322,7 +323,7 @@ async fn places_and_cursors_made_by_hand_break_nothing() {
 }
 
 #[tokio::test]
-async fn tokens_made_by_hand_are_none() {
+async fn forged_tokens_are_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -350,7 +351,7 @@ async fn tokens_made_by_hand_are_none() {
             broker.get(format!("/v1/explain?token={forged}")).await.invalid("token");
         }
     }
-    // Every bit of a real one counts.
+    // A change of any bit of a valid token must be detected.
     let bytes = BASE64URL_NOPAD.decode(&real.as_bytes()[3..]).expect("a token is base64");
     for at in 0..bytes.len() {
         let mut changed = bytes.clone();
@@ -362,7 +363,7 @@ async fn tokens_made_by_hand_are_none() {
 }
 
 #[tokio::test]
-async fn a_list_with_too_many_items_is_refused_by_its_field() {
+async fn a_list_with_too_many_items_is_rejected_with_its_field() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let rows = [
@@ -379,7 +380,7 @@ async fn a_list_with_too_many_items_is_refused_by_its_field() {
         ),
     ];
     for (path, field, item, message) in rows {
-        // As long as a body may be.
+        // The longest body allowed.
         let count = ((8 << 20) - 100) / (item.len() + 1);
         let body = format!(r#"{{"{field}":[{}]}}"#, vec![item; count].join(","));
         let refused = broker.ask("POST", path).body(body).send().await.invalid(field);

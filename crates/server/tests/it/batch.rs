@@ -1,4 +1,4 @@
-//! Producing many at once: each item stands alone.
+//! Batch produce: each item succeeds or fails on its own.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn items(count: usize) -> Value {
 }
 
 #[tokio::test]
-async fn each_item_has_its_answer_in_order() {
+async fn each_item_has_its_result_in_order() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let large = "x".repeat((1 << 20) + 1);
@@ -71,11 +71,11 @@ async fn a_batch_has_1_to_1000_items() {
     broker.post("/v1/produce/batch", items(1001)).await.invalid("messages");
     broker.post("/v1/produce/batch", items(0)).await.invalid("messages");
     broker.post("/v1/produce/batch", json!({})).await.refused(400, "INVALID_ARGUMENT");
-    assert_eq!(broker.show("t").await["messages"], 1000, "refused is not stored");
+    assert_eq!(broker.show("t").await["messages"], 1000, "a rejected batch is not stored");
 }
 
 #[tokio::test]
-async fn every_item_may_be_refused_and_the_answer_is_still_200() {
+async fn a_batch_of_only_rejected_items_is_answered_with_200() {
     let broker = Broker::start().await;
     let answer = broker.post("/v1/produce/batch", items(3)).await.is(200);
     assert_eq!(answer["accepted"], 0);
@@ -83,7 +83,7 @@ async fn every_item_may_be_refused_and_the_answer_is_still_200() {
 }
 
 #[tokio::test]
-async fn the_header_is_refused_because_keys_belong_to_messages() {
+async fn the_idempotency_key_header_is_rejected_for_a_batch() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let ask =
@@ -93,7 +93,7 @@ async fn the_header_is_refused_because_keys_belong_to_messages() {
 }
 
 #[tokio::test]
-async fn one_key_twice_in_a_batch_is_a_message_and_its_duplicate() {
+async fn a_key_used_twice_in_a_batch_is_deduplicated() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let message = json!({ "topic": "t", "value": "x", "envelope": { "idempotency_key": "k" } });
@@ -110,7 +110,7 @@ async fn one_key_twice_in_a_batch_is_a_message_and_its_duplicate() {
 }
 
 #[tokio::test]
-async fn a_refused_item_says_how_long_to_wait() {
+async fn a_rejected_item_has_retry_after_ms() {
     let broker = Broker::start().await;
     broker.topic_with("t", 1, json!({ "max_backlog_messages": 2 })).await;
     let answer = broker.post("/v1/produce/batch", items(3)).await.is(200);
@@ -123,7 +123,7 @@ async fn a_refused_item_says_how_long_to_wait() {
 }
 
 #[tokio::test]
-async fn one_item_that_cannot_be_read_refuses_the_request() {
+async fn one_malformed_item_rejects_the_batch() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let batch =

@@ -1,8 +1,8 @@
-//! A real server in this process, and what a test says to it.
+//! A real server in this process, with helpers for requests.
 //!
-//! `DRIFTQ_TEST_ENGINE=sqlite` runs every test on SQLite in a directory of its own, `postgres` in a database
-//! of its own; otherwise rows live in memory, but for tests that restart the server: those are on SQLite
-//! then. A test that makes time pass is in memory, whatever is said.
+//! `DRIFTQ_TEST_ENGINE=sqlite` runs every test on SQLite in its own directory, `postgres` in its
+//! own database. Otherwise rows are in memory, except for tests that restart the server, which use
+//! SQLite. A test that advances time always runs in memory.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -13,22 +13,22 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 
-/// A server that serves this test alone.
+/// A server for one test.
 pub(crate) struct Broker {
     server: Server,
     client: Client,
-    /// Kept until the server is gone.
+    /// Kept until the server has stopped.
     data: Data,
 }
 
-/// Where its rows are.
+/// The storage of the server.
 enum Data {
     Memory,
     Directory(TempDir),
     Database(String),
 }
 
-/// What this run is about.
+/// The engine of this test run.
 pub(crate) fn engine() -> String {
     let engine = std::env::var("DRIFTQ_TEST_ENGINE").unwrap_or_else(|_| "memory".to_owned());
     let known = ["memory", "sqlite", "postgres"];
@@ -36,12 +36,12 @@ pub(crate) fn engine() -> String {
     engine
 }
 
-/// A database of this test's own.
+/// Creates a database for one test.
 pub(crate) async fn database() -> String {
     create_database("").await
 }
 
-/// A copy of a database that nobody is connected to.
+/// Copies a database that has no connections.
 pub(crate) async fn copy_of(url: &str) -> String {
     let name = url.split("dbname=").nth(1).expect("a name");
     create_database(&format!("TEMPLATE {name}")).await
@@ -68,12 +68,12 @@ impl Deref for Broker {
 }
 
 impl Broker {
-    /// A server with the defaults.
+    /// Starts a server with the defaults.
     pub(crate) async fn start() -> Broker {
         Broker::with(|_| ()).await
     }
 
-    /// A server whose configuration is changed a little.
+    /// Starts a server with a changed configuration.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Broker {
         match engine().as_str() {
             "memory" => Broker::begin(Data::Memory, change).await,
@@ -81,35 +81,35 @@ impl Broker {
         }
     }
 
-    /// A server with the defaults that the examples of the first contract were written with.
+    /// Starts a server with the v1 defaults that the examples of the v1 contract assume.
     pub(crate) async fn v1() -> Broker {
         Broker::with(|config| config.defaults = driftq_server::config::v1_defaults()).await
     }
 
-    /// A server that can be started again.
+    /// Starts a server that can be restarted.
     pub(crate) async fn durable() -> Broker {
         Broker::on_disk(|_| ()).await
     }
 
-    /// A server whose rows are where time can be made to pass: no thread waits for a disk.
+    /// Starts a server in memory. Tests can advance its time because no thread waits for a disk.
     pub(crate) async fn in_memory() -> Broker {
         Broker::begin(Data::Memory, |_| ()).await
     }
 
-    /// The same, with its configuration changed a little.
+    /// The same with a changed configuration.
     pub(crate) async fn on_disk(change: impl FnOnce(&mut Config)) -> Broker {
         if engine() != "postgres" {
             return Broker::in_directory(change).await;
         }
         Broker::begin(Data::Database(database().await), |config| {
-            // As many as on the other engines: what several do is told by tests of its own.
+            // One shard, as on the other engines. Several shards have their own tests.
             config.shards = Some(1);
             change(config);
         })
         .await
     }
 
-    /// A server on SQLite, whatever is said.
+    /// Starts a server on SQLite on every engine setting.
     pub(crate) async fn in_directory(change: impl FnOnce(&mut Config)) -> Broker {
         let directory = TempDir::new().expect("a directory of its own");
         Broker::begin(Data::Directory(directory), change).await
@@ -130,7 +130,7 @@ impl Broker {
         Broker { server, client, data }
     }
 
-    /// Nodes that share a database with so many shards.
+    /// Starts nodes that share a database with this many shards.
     pub(crate) async fn nodes<const N: usize>(shards: u32) -> [Broker; N] {
         let url = database().await;
         let start = |_| {
@@ -138,26 +138,26 @@ impl Broker {
             Broker::begin(data, move |config| config.shards = Some(shards))
         };
         let nodes = futures_util::future::join_all((0..N).map(start)).await;
-        nodes.try_into().unwrap_or_else(|_| unreachable!("as many as were started"))
+        nodes.try_into().unwrap_or_else(|_| unreachable!("one broker was started per element"))
     }
 
-    /// Another node on the same database.
+    /// Starts another node on the same database.
     pub(crate) async fn another(&self) -> Broker {
         self.another_with(|_| ()).await
     }
 
-    /// The same, with its configuration changed a little.
+    /// The same with a changed configuration.
     pub(crate) async fn another_with(&self, change: impl FnOnce(&mut Config)) -> Broker {
         Broker::begin(Data::Database(self.url().to_owned()), change).await
     }
 
-    /// Its database.
+    /// The URL of its database.
     pub(crate) fn url(&self) -> &str {
         let Data::Database(url) = &self.data else { panic!("only on a database") };
         url
     }
 
-    /// A server on a database that is there.
+    /// Starts a server on an existing database.
     pub(crate) async fn on_database(url: &str) -> Broker {
         Broker::begin(Data::Database(url.to_owned()), |_| ()).await
     }
@@ -168,27 +168,27 @@ impl Broker {
         directory.path().to_owned()
     }
 
-    /// Stops it; its data directory is left.
+    /// Stops it and keeps its data directory.
     pub(crate) async fn leave_directory(self) -> TempDir {
         self.server.stop().await;
         let Data::Directory(directory) = self.data else { panic!("only in a directory") };
         directory
     }
 
-    /// Stops it and starts another on the same rows.
+    /// Stops it and starts another on the same storage.
     pub(crate) async fn restart(self) -> Broker {
         self.restart_with(|_| ()).await
     }
 
-    /// Stops it and starts another on the same rows, with its configuration changed a little.
+    /// Stops it and starts another on the same storage with a changed configuration.
     pub(crate) async fn restart_with(self, change: impl FnOnce(&mut Config)) -> Broker {
         let data = self.data;
-        assert!(!matches!(data, Data::Memory), "only what is on disk survives a restart");
+        assert!(!matches!(data, Data::Memory), "only a durable server can be restarted");
         self.server.stop().await;
         Broker::begin(data, change).await
     }
 
-    /// Stops it. What is under way ends first.
+    /// Stops it after requests in flight have finished.
     pub(crate) async fn stop(self) {
         self.server.stop().await;
     }

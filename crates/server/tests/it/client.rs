@@ -1,4 +1,4 @@
-//! A small HTTP client: one connection per request, so that a test can drop it whenever it likes.
+//! A small HTTP client with one connection per request, so that a test can drop it at any time.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use tokio::task::JoinHandle;
 
 use crate::lines::Lines;
 
-/// Longer than anything a test may wait for: a test that hangs says where.
+/// Longer than any request of a test. A timeout reports the request.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// Talks to one server.
+/// A client of one server.
 #[derive(Clone)]
 pub(crate) struct Client {
     address: SocketAddr,
@@ -33,7 +33,7 @@ pub(crate) struct Ask {
     body: Vec<u8>,
 }
 
-/// What came back, whole.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -46,7 +46,7 @@ impl Client {
         Client { address }
     }
 
-    /// Where the server listens.
+    /// The address of the server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -64,7 +64,7 @@ impl Client {
         self.ask("POST", path).json(&body).send().await
     }
 
-    /// A POST without a body: the query says it all.
+    /// A POST without a body, with all parameters in the query.
     pub(crate) async fn post_query(&self, path: impl Into<String>) -> Answer {
         self.ask("POST", path).send().await
     }
@@ -82,7 +82,7 @@ impl Client {
     }
 }
 
-/// One connection at work. Dropped, it is cut.
+/// One connection. Dropping it closes the connection.
 pub(crate) struct Wire(JoinHandle<()>);
 
 impl Drop for Wire {
@@ -102,19 +102,19 @@ impl Ask {
         self.header("content-type", "application/json").body(body)
     }
 
-    /// The body as it is.
+    /// Sets the body unchanged.
     pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Ask {
         self.body = body.into();
         self
     }
 
-    /// Sends it and reads the whole answer.
+    /// Sends the request and reads the complete response.
     pub(crate) async fn send(self) -> Answer {
         let what = format!("{} {}", self.method, self.path);
         let answer = tokio::time::timeout(PATIENCE, async {
             let (_wire, response) = self.open().await;
             let (parts, body) = response.into_parts();
-            let body = body.collect().await.expect("a whole body").to_bytes();
+            let body = body.collect().await.expect("a complete body").to_bytes();
             Answer { status: parts.status.as_u16(), headers: parts.headers, body }
         });
         let answer = answer.await.unwrap_or_else(|_| panic!("no answer to {what}"));
@@ -122,7 +122,7 @@ impl Ask {
         answer
     }
 
-    /// Sends it and reads lines as they come.
+    /// Sends the request and reads the response line by line.
     pub(crate) async fn stream(self) -> Lines {
         let (wire, response) = self.open().await;
         Lines::new(wire, response)
@@ -133,7 +133,7 @@ impl Ask {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.expect("it speaks HTTP");
         let wire = Wire(tokio::spawn(async move {
-            // How it ends is seen in the answer.
+            // The response shows how the connection ended.
             let _ended = connection.await;
         }));
         let mut request = Request::builder().method(self.method).uri(self.path);
@@ -150,7 +150,7 @@ impl Ask {
 }
 
 impl Answer {
-    /// What every answer carries.
+    /// Checks the headers that every response has.
     fn check_common(&self) {
         assert_eq!(self.header("cache-control"), "no-store", "{self:?}");
         assert!(!self.header("x-request-id").is_empty(), "{self:?}");
@@ -159,7 +159,7 @@ impl Answer {
         }
     }
 
-    /// A header; empty if it is not there.
+    /// A header, or the empty string.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("text"))
     }
@@ -172,14 +172,14 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
     }
 
-    /// The body of an answer that must have this status.
+    /// Checks the status and returns the body.
     #[track_caller]
     pub(crate) fn is(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
         self.json()
     }
 
-    /// The body of a refusal, which must look like every refusal.
+    /// Checks the form of an error response and returns its body.
     #[track_caller]
     pub(crate) fn refused(&self, status: u16, error: &str) -> Value {
         let body = self.is(status);
@@ -197,7 +197,7 @@ impl Answer {
         body
     }
 
-    /// 400, and which field it was.
+    /// Checks for a 400 that names this field.
     #[track_caller]
     pub(crate) fn invalid(&self, field: &str) -> Value {
         let body = self.refused(400, "INVALID_ARGUMENT");

@@ -1,4 +1,4 @@
-//! A forward jump of the clock that is not followed, and its confirmation.
+//! A forward clock jump that is held back, and its confirmation.
 
 use std::fs;
 
@@ -14,19 +14,19 @@ use crate::verbs::time;
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// A server on a directory where a process of this boot left a time that the clock has jumped ahead of.
+/// A server on a directory that a process of this boot left with a time `ms` behind the clock.
 async fn after_a_jump_of(ms: u64) -> Broker {
     after_a_process_at(Timestamp(wall_clock().0 - ms)).await
 }
 
-/// A server on a directory where a process of this boot had the time `now` until a moment ago.
+/// A server on a directory that a process of this boot used at time `now` a moment ago.
 async fn after_a_process_at(now: Timestamp) -> Broker {
     Broker::in_directory(|config| {
         let EngineConfig::Sqlite(directory) = &config.engine else { panic!("it is a directory") };
         let engine = Sqlite::open(directory, config.shards).expect("it opens");
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot id");
         let uptime = fs::read_to_string("/proc/uptime").expect("an uptime");
-        let seconds: f64 = uptime.split(' ').next().and_then(|text| text.parse().ok()).expect("it");
+        let seconds: f64 = uptime.split(' ').next().and_then(|text| text.parse().ok()).expect("s");
         let record = ClockRecord::Boot(BootRecord {
             boot_id: boot_id.trim().to_owned(),
             boot_ms: (seconds * 1_000.0) as u64,
@@ -37,7 +37,7 @@ async fn after_a_process_at(now: Timestamp) -> Broker {
     .await
 }
 
-/// How far the server's time is behind the clock.
+/// How far the time of the server is behind the clock.
 async fn behind_ms(broker: &Broker) -> u64 {
     let produced = broker.produce("t", "x").await;
     let id = produced["id"].as_str().expect("an id");
@@ -64,7 +64,7 @@ async fn a_jump_while_no_process_ran_is_held_back_until_it_is_confirmed() {
     let ahead = confirmed["ahead_ms"].as_u64().unwrap_or_default();
     assert!(ahead.abs_diff(3 * HOUR_MS) < 60_000, "{confirmed}");
     assert!(wall_clock().0.abs_diff(time(&confirmed["now"])) < 60_000, "{confirmed}");
-    // The first commit after it samples the clock.
+    // The first commit after the confirmation samples the clock.
     broker.produce("t", "y").await;
     assert!(behind_ms(&broker).await < 60_000);
     assert_eq!(broker.get("/v1/readyz").await.is(200), json!({ "status": "ready" }));
@@ -92,7 +92,7 @@ async fn a_jump_of_less_than_an_hour_is_followed() {
 }
 
 #[tokio::test]
-async fn without_a_jump_there_is_nothing_to_confirm() {
+async fn confirming_without_a_clock_jump_is_rejected() {
     let broker = Broker::start().await;
     let refused = broker.post("/v1/clock/confirm", json!({})).await;
     let refused = refused.refused(409, "FAILED_PRECONDITION");

@@ -1,4 +1,4 @@
-//! Several nodes on one database: each serves some shards, and any takes any request.
+//! Several nodes on one database: each serves some shards, and every node accepts every request.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::verbs::token;
 
 const SHARDS: u32 = 8;
-/// Topics of every shard, more or less.
+/// Topics on nearly all shards.
 const TOPICS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 
 async fn three() -> [Broker; 3] {
@@ -22,7 +22,7 @@ async fn three() -> [Broker; 3] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn any_node_takes_any_request() {
+async fn every_node_accepts_every_request() {
     let [one, two, three] = three().await;
     for node in [&one, &two, &three] {
         let listed = node.get("/v1/topics").await.is(200);
@@ -43,7 +43,7 @@ async fn any_node_takes_any_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn effects_and_commits_are_of_every_node() {
+async fn effects_and_commits_work_through_every_node() {
     let [one, two, three] = three().await;
     for (from, to) in TOPICS.iter().zip(TOPICS.iter().rev()) {
         one.produce(from, "order").await;
@@ -71,13 +71,13 @@ async fn until_stored(node: &Client, topic: &str, value: &str) {
         match messages.iter().filter(|message| message["value"] == value).count() {
             0 => tokio::time::sleep(Duration::from_millis(25)).await,
             1 => return,
-            more => panic!("{value} is {more} times in {topic}"),
+            more => panic!("{value} is stored {more} times in {topic}"),
         }
     }
-    panic!("{value} does not come to {topic}");
+    panic!("{value} does not arrive in {topic}");
 }
 
-/// A consumer stays where it is; its shard does not.
+/// The consumer stays connected to one node while its shard moves to another.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_follows_its_shard_when_a_node_stops() {
     let [one, two, three] = three().await;
@@ -107,9 +107,9 @@ async fn a_stream_follows_its_shard_when_a_node_stops() {
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 }
 
-/// A batch is stored in its order, whichever node took it.
+/// A batch is stored in order, whichever node received it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_keeps_its_order_on_its_way() {
+async fn a_batch_through_another_node_keeps_its_order() {
     let [one, two] = Broker::nodes::<2>(SHARDS).await;
     one.topic("t").await;
     let values: Vec<String> = (0..100).map(|number| number.to_string()).collect();
@@ -125,9 +125,10 @@ async fn a_batch_keeps_its_order_on_its_way() {
     assert_eq!(stored, twice);
 }
 
-/// A poll takes what it asked for; what was on its way to it goes back, uncounted, from every node.
+/// A poll keeps the messages it requested. Further ones in flight are given back uncounted, from
+/// every node.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_poll_through_another_node_does_not_take_goes_back() {
+async fn messages_a_poll_through_another_node_does_not_take_are_given_back() {
     let [one, two] = Broker::nodes::<2>(SHARDS).await;
     one.topic_with("t", 1, json!({ "max_in_flight": 1000, "max_open": 1000 })).await;
     for node in [&one, &two] {
@@ -149,9 +150,9 @@ async fn what_a_poll_through_another_node_does_not_take_goes_back() {
     }
 }
 
-/// Large messages are on their way for longer than the answer that the poll has joined.
+/// Transferring large messages takes longer than the reply to the join of the poll.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_poll_that_does_not_wait_takes_large_messages_from_another_node() {
+async fn a_poll_without_waiting_receives_large_messages_from_another_node() {
     let [one, two] = Broker::nodes::<2>(SHARDS).await;
     one.topic("t").await;
     let value = "v".repeat(100_000);
@@ -173,13 +174,13 @@ async fn a_poll_that_does_not_wait_takes_large_messages_from_another_node() {
                 taken += 1;
             }
         }
-        assert_eq!(taken, 40, "an empty answer means that there is nothing");
+        assert_eq!(taken, 40, "an empty reply means that no message is available");
     }
 }
 
-/// What only nodes may say, nobody else may.
+/// Routes between nodes reject clients.
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_are_not_nodes() {
+async fn node_routes_reject_clients() {
     let [node] = Broker::nodes::<1>(1).await;
     for secret in ["", "guess"] {
         let ask = node.ask("POST", "/internal/v1/call").header("driftq-peer", secret);
@@ -188,9 +189,9 @@ async fn clients_are_not_nodes() {
     }
 }
 
-/// Shards that a node has given up are served by the others, and a node that comes gets its part.
+/// Other nodes serve the shards that a node gave up, and a joining node gets its share.
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_come_and_go_under_load() {
+async fn nodes_join_and_leave_under_load() {
     let [one, two] = Broker::nodes::<2>(SHARDS).await;
     for topic in TOPICS {
         one.topic(topic).await;
@@ -222,9 +223,9 @@ async fn count(node: &Client, topic: &str) -> usize {
     page["messages"].as_array().expect("messages").len()
 }
 
-/// Shards that nobody serves: a request of many waits as long as one of one, and not for each.
+/// No node serves these shards. A batch waits as long as a single request, not once per item.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_for_a_shard_that_is_not_served_are_refused_together() {
+async fn a_batch_for_an_unserved_shard_is_rejected_as_one_request() {
     let [node] = Broker::nodes::<1>(SHARDS).await;
     for topic in TOPICS {
         node.topic(topic).await;
@@ -232,7 +233,7 @@ async fn many_for_a_shard_that_is_not_served_are_refused_together() {
     let (client, connection) =
         tokio_postgres::connect(node.url(), tokio_postgres::NoTls).await.expect("a server");
     tokio::spawn(connection);
-    // A node that says it lives and does not answer.
+    // A node that looks alive and does not answer.
     let change = "INSERT INTO driftq.node
                       (node, address, version, rules, draining, joined_at, renewed_at, until)
                   SELECT 77, 'http://127.0.0.1:9', version, rules, draining, joined_at, now(),
@@ -249,9 +250,10 @@ async fn many_for_a_shard_that_is_not_served_are_refused_together() {
     assert!(results.iter().all(|one| one["error"] == "UNAVAILABLE"), "{batch}");
 }
 
-/// What cannot be read back breaks one copy of one shard; it is served again when it can.
+/// An unreadable row breaks the loaded copy of one shard, which is served again once the row is
+/// readable.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shard_that_cannot_be_read_back_is_not_lost_for_ever() {
+async fn a_shard_that_cannot_be_loaded_is_retried() {
     let [node] = Broker::nodes::<1>(1).await;
     node.topic("t").await;
     node.produce("t", "before").await;
@@ -269,7 +271,7 @@ async fn a_shard_that_cannot_be_read_back_is_not_lost_for_ever() {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("it is never {word}: {:?}", node.get("/v1/readyz").await);
+        panic!("it never becomes {word}: {:?}", node.get("/v1/readyz").await);
     };
     until("is damaged").await;
     let find = "UPDATE driftq.topic SET body = substr(body, 2)";

@@ -1,4 +1,4 @@
-//! One atomic commit over HTTP: what it takes, what it answers, and that a refusal changes nothing.
+//! The atomic commit over HTTP: its fields, its replies, and that a rejection changes nothing.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::client::Client;
 use crate::verbs::with;
 
-/// A message of `t`, held by `o` of `g`, with an effect begun under it: their tokens.
+/// Leases a message of `t` to `o` of `g` and begins an effect under it. Returns both tokens.
 async fn begun(broker: &Client) -> (String, String) {
     broker.topic("t").await;
     broker.topic("next").await;
@@ -30,7 +30,7 @@ async fn count(broker: &Client, topic: &str) -> usize {
 }
 
 #[tokio::test]
-async fn it_settles_finishes_and_produces_and_is_told_again() {
+async fn a_commit_settles_finishes_and_produces_and_can_be_repeated() {
     let broker = Broker::start().await;
     let (lease, effect) = begun(&broker).await;
     let answer = broker.post("/v1/commit", commit(&lease, &effect)).await.is(200);
@@ -45,7 +45,7 @@ async fn it_settles_finishes_and_produces_and_is_told_again() {
     assert_eq!(refused["field"], "commit");
     assert_eq!(count(&broker, "next").await, 2);
     let next = broker.get("/v1/topics/next/messages?run_id=r1").await.is(200);
-    assert_eq!(next["messages"].as_array().expect("messages").len(), 2, "the run goes on");
+    assert_eq!(next["messages"].as_array().expect("messages").len(), 2, "the run id is kept");
     let record = broker.get("/v1/effects?scope=effect/t/g&key=k").await.is(200);
     assert_eq!((&record["state"], &record["result"]), (&json!("SUCCEEDED"), &json!([1, 2])));
     let group = broker.get("/v1/topics/t/groups/g").await.is(200);
@@ -53,7 +53,7 @@ async fn it_settles_finishes_and_produces_and_is_told_again() {
 }
 
 #[tokio::test]
-async fn a_refusal_names_its_item_and_changes_nothing() {
+async fn a_rejection_names_its_item_and_changes_nothing() {
     let broker = Broker::start().await;
     let (lease, effect) = begun(&broker).await;
     let alone = json!({ "scope": "op/x", "key": "k", "on_doubt": "park" });
@@ -119,7 +119,7 @@ async fn a_refusal_names_its_item_and_changes_nothing() {
         let refused = refused.refused(status, code);
         assert_eq!((&refused["part"], &refused["index"]), (&part, &index), "{change}");
         let message = refused["message"].as_str().expect("text");
-        assert!(!message.contains("use commit"), "this is one: {message}");
+        assert!(!message.contains("use commit"), "this is a commit: {message}");
     }
     assert_eq!(count(&broker, "next").await, 0);
     let record = broker.get("/v1/effects?scope=effect/t/g&key=k").await.is(200);
@@ -128,7 +128,7 @@ async fn a_refusal_names_its_item_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_nack_finishes_and_a_final_one_may_produce() {
+async fn a_nack_commit_finishes_effects_and_a_final_one_may_produce() {
     let broker = Broker::start().await;
     let (lease, effect) = begun(&broker).await;
     let finish = json!([{ "token": effect, "status": "FAILED_FINAL", "error": "declined" }]);
@@ -145,7 +145,7 @@ async fn a_nack_finishes_and_a_final_one_may_produce() {
 }
 
 #[tokio::test]
-async fn a_plain_ack_is_never_told_as_a_commit_and_a_stale_attempt_does_not_commit() {
+async fn a_commit_after_a_plain_ack_or_by_a_stale_attempt_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -162,7 +162,7 @@ async fn a_plain_ack_is_never_told_as_a_commit_and_a_stale_attempt_does_not_comm
 }
 
 #[tokio::test]
-async fn a_result_can_be_waited_for_by_whoever_produced() {
+async fn a_producer_can_wait_for_the_result_of_its_message() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let message =
@@ -179,7 +179,7 @@ async fn a_result_can_be_waited_for_by_whoever_produced() {
 }
 
 #[tokio::test]
-async fn a_commit_is_told_again_after_a_restart() {
+async fn a_repeated_commit_is_answered_after_a_restart() {
     let broker = Broker::durable().await;
     let (lease, effect) = begun(&broker).await;
     let answer = broker.post("/v1/commit", commit(&lease, &effect)).await.is(200);

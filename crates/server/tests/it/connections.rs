@@ -1,4 +1,4 @@
-//! Connections that say nothing, say half of something, or are too many.
+//! Idle connections, incomplete requests, and too many connections.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ const HEALTH: &[u8] = b"GET /v1/healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const CONSUME: &[u8] =
     b"GET /v1/consume?topic=t&group=g&owner=o HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// A connection that has sent these bytes, and that the server has accepted.
+/// A connection that has sent these bytes and that the server has accepted.
 async fn sent(broker: &Broker, bytes: &[u8]) -> Raw {
     let mut raw = Raw::connect(broker.address()).await;
     raw.write(bytes).await;
-    // Connections are accepted in their order.
+    // Connections are accepted in order.
     broker.get("/v1/healthz").await.is(200);
     raw
 }
 
-/// How long a connection lives that sends these bytes and no more.
+/// How long a connection stays open that sends these bytes and no more.
 async fn life(bytes: &[u8]) -> Duration {
     let broker = Broker::in_memory().await;
     let mut raw = sent(&broker, bytes).await;
-    // From here on time passes as soon as everybody waits.
+    // From here on, time advances as soon as every task waits.
     tokio::time::pause();
     let began = Instant::now();
     raw.until_closed().await;
@@ -38,7 +38,7 @@ async fn life(bytes: &[u8]) -> Duration {
 }
 
 #[tokio::test]
-async fn a_connection_must_show_its_version_within_ten_seconds() {
+async fn a_connection_must_show_its_http_version_within_ten_seconds() {
     for bytes in [&b""[..], b"P", b"PRI * HTTP", &PREFACE[..23]] {
         let lived = life(bytes).await.as_secs_f64();
         assert!((9.0..11.0).contains(&lived), "{lived} s after {bytes:?}");
@@ -54,8 +54,8 @@ async fn headers_must_be_complete_within_thirty_seconds() {
 }
 
 #[tokio::test]
-async fn http_2_that_says_nothing_after_its_preface_is_closed() {
-    // No settings, and then no answer to the question whether it lives.
+async fn http_2_that_is_silent_after_its_preface_is_closed() {
+    // Without settings, and with settings but without a reply to the ping.
     for bytes in [PREFACE, &[PREFACE, b"\0\0\0\x04\0\0\0\0\0"].concat()] {
         let lived = life(bytes).await.as_secs_f64();
         assert!(lived < 66.0, "{lived} s after {bytes:?}");
@@ -64,7 +64,7 @@ async fn http_2_that_says_nothing_after_its_preface_is_closed() {
 
 type Sender = http2::SendRequest<String>;
 
-/// A client of HTTP/2, and its connection until that ends.
+/// An HTTP/2 client and its connection task.
 async fn speak_http2(broker: &Broker) -> (Sender, tokio::task::JoinHandle<hyper::Result<()>>) {
     let stream = TcpStream::connect(broker.address()).await.expect("it listens");
     let io = TokioIo::new(stream);
@@ -87,14 +87,14 @@ async fn http_2_without_a_stream_ends_after_a_minute() {
     drop(answer);
     tokio::time::pause();
     let began = Instant::now();
-    // It answers pings all the time, and is asked to end without an error.
-    connection.await.expect("no panic").expect("a decent end");
+    // The client answers pings all the time, and the connection is closed without an error.
+    connection.await.expect("no panic").expect("an end without an error");
     let lived = began.elapsed().as_secs_f64();
     assert!((59.0..66.0).contains(&lived), "{lived} s");
 }
 
 #[tokio::test]
-async fn http_2_with_a_stream_goes_on() {
+async fn http_2_with_an_open_stream_stays_open() {
     let broker = Broker::in_memory().await;
     broker.topic("t").await;
     let (mut sender, connection) = speak_http2(&broker).await;
@@ -107,14 +107,14 @@ async fn http_2_with_a_stream_goes_on() {
     connection.abort();
 }
 
-/// Asks for health on a connection, and is answered.
+/// Requests health on a connection and reads the reply.
 async fn ask(raw: &mut Raw) {
     raw.write(HEALTH).await;
     assert!(raw.head().await.contains("HTTP/1.1 200"));
 }
 
 #[tokio::test]
-async fn when_full_the_one_without_a_request_for_longest_is_closed() {
+async fn a_full_server_closes_the_connection_idle_the_longest() {
     let broker = Broker::with(|config| config.limits.connections = 2).await;
     let mut silent = Raw::connect(broker.address()).await;
     let mut kept = Raw::connect(broker.address()).await;
@@ -130,7 +130,7 @@ async fn when_full_the_one_without_a_request_for_longest_is_closed() {
 }
 
 #[tokio::test]
-async fn nothing_half_said_keeps_a_new_one_out() {
+async fn incomplete_requests_do_not_block_new_connections() {
     let broker = Broker::with(|config| config.limits.connections = 8).await;
     let mut open = Vec::new();
     let half: [&[u8]; 5] = [b"", b"P", &PREFACE[..20], b"GET / HT", PREFACE];
@@ -143,7 +143,7 @@ async fn nothing_half_said_keeps_a_new_one_out() {
 }
 
 #[tokio::test]
-async fn when_all_have_a_request_in_flight_the_new_one_is_told_so() {
+async fn a_new_connection_is_rejected_if_all_others_are_busy() {
     let broker = Broker::with(|config| config.limits.connections = 1).await;
     broker.topic("t").await;
     let mut stream = Raw::connect(broker.address()).await;
@@ -163,7 +163,7 @@ async fn when_all_have_a_request_in_flight_the_new_one_is_told_so() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_gets_the_headers_of_every_answer() {
+async fn the_rejection_of_a_connection_has_the_common_headers() {
     let broker = Broker::with(|config| config.limits.connections = 0).await;
     let mut raw = Raw::connect(broker.address()).await;
     let answer = raw.until_closed().await.to_lowercase();
@@ -173,7 +173,7 @@ async fn one_connection_too_many_gets_the_headers_of_every_answer() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_keeps_no_place_where_no_key_is_needed() {
+async fn an_incomplete_unauthenticated_body_does_not_block_a_connection() {
     let broker = Broker::with(|config| {
         config.limits.connections = 1;
         config.api_key = Some("secret".to_owned().into());
@@ -186,7 +186,7 @@ async fn a_body_that_does_not_come_keeps_no_place_where_no_key_is_needed() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_waits_for_no_connection_without_a_request() {
+async fn a_stopping_server_does_not_wait_for_idle_connections() {
     let broker = Broker::start().await;
     let mut open = Vec::new();
     for bytes in [&b""[..], b"PRI", b"GET / HT", HEALTH, PREFACE] {
@@ -200,5 +200,5 @@ async fn a_server_that_stops_waits_for_no_connection_without_a_request() {
     for mut raw in open {
         raw.until_closed().await;
     }
-    connection.await.expect("no panic").expect("a decent end");
+    connection.await.expect("no panic").expect("an end without an error");
 }

@@ -18,7 +18,7 @@ async fn stream(broker: &Client, more: Value) -> Lines {
 }
 
 #[tokio::test]
-async fn a_stream_is_ndjson_and_begins_at_once() {
+async fn a_stream_is_ndjson_and_starts_at_once() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let stream = stream(&broker, json!({})).await;
@@ -30,7 +30,7 @@ async fn a_stream_is_ndjson_and_begins_at_once() {
 }
 
 #[tokio::test]
-async fn a_stream_is_asked_for_in_three_ways() {
+async fn a_stream_can_be_requested_in_three_forms() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let query = "/v1/consume?topic=t&group=q&owner=o&lease_ms=1000&prefetch=1&start=earliest";
@@ -79,7 +79,7 @@ async fn an_owner_is_1_to_255_printable_bytes() {
 }
 
 #[tokio::test]
-async fn lease_and_credit_have_edges() {
+async fn lease_ms_and_prefetch_have_limits() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for (field, inside, outside) in
@@ -102,7 +102,7 @@ async fn lease_and_credit_have_edges() {
 }
 
 #[tokio::test]
-async fn a_stream_holds_two_unless_it_says_otherwise() {
+async fn a_stream_has_a_default_prefetch_of_two() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for value in ["a", "b", "c", "d"] {
@@ -122,7 +122,7 @@ async fn a_stream_holds_two_unless_it_says_otherwise() {
 }
 
 #[tokio::test]
-async fn a_lease_that_ran_out_gives_its_credit_back() {
+async fn an_expired_lease_frees_its_prefetch() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "a").await;
@@ -134,7 +134,7 @@ async fn a_lease_that_ran_out_gives_its_credit_back() {
 }
 
 #[tokio::test]
-async fn fresh_messages_come_in_order() {
+async fn fresh_messages_are_delivered_in_order() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let mut stream = stream(&broker, json!({ "prefetch": 1000 })).await;
@@ -147,7 +147,7 @@ async fn fresh_messages_come_in_order() {
 }
 
 #[tokio::test]
-async fn each_delivery_goes_to_one_consumer_and_they_take_turns() {
+async fn consumers_of_a_group_receive_messages_in_turns() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let mut first = stream(&broker, json!({ "prefetch": 100 })).await;
@@ -166,7 +166,7 @@ async fn each_delivery_goes_to_one_consumer_and_they_take_turns() {
 }
 
 #[tokio::test]
-async fn streams_of_one_owner_stay_several_consumers() {
+async fn two_streams_of_one_owner_are_two_consumers() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let _first = stream(&broker, json!({})).await;
@@ -180,7 +180,7 @@ async fn an_idle_stream_has_a_blank_line_every_fifteen_seconds() {
     let broker = Broker::in_memory().await;
     broker.topic("t").await;
     let mut stream = stream(&broker, json!({})).await;
-    // From here on time passes as soon as everybody waits.
+    // From here on, time advances as soon as every task waits.
     tokio::time::pause();
     let began = tokio::time::Instant::now();
     for beats in 1..=3 {
@@ -194,7 +194,7 @@ async fn an_idle_stream_has_a_blank_line_every_fifteen_seconds() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_group_or_topic_goes() {
+async fn a_stream_ends_when_its_group_or_topic_is_deleted() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let mut first = stream(&broker, json!({})).await;
@@ -208,14 +208,14 @@ async fn a_stream_ends_when_its_group_or_topic_goes() {
 }
 
 #[tokio::test]
-async fn a_poll_ends_when_its_group_or_topic_goes() {
+async fn a_poll_ends_when_its_group_or_topic_is_deleted() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for path in ["/v1/topics/t/groups/g?confirm=g", "/v1/topics/t?confirm=t"] {
         let body = with(wanted("t", "g", "o"), json!({ "wait_ms": 60_000 }));
         let ask = broker.ask("POST", "/v1/receive").json(&body);
         let poll = tokio::spawn(ask.send());
-        // It takes part before the answer is there.
+        // The poll joins the group before it is answered.
         let mut looks = tokio::time::interval(Duration::from_millis(5));
         while broker.get("/v1/topics/t/groups/g").await.json()["consumers"].get(0).is_none() {
             looks.tick().await;
@@ -227,7 +227,7 @@ async fn a_poll_ends_when_its_group_or_topic_goes() {
 }
 
 #[tokio::test]
-async fn a_server_that_drains_ends_its_streams_and_polls() {
+async fn a_draining_server_ends_its_streams_and_polls() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -243,7 +243,7 @@ async fn a_server_that_drains_ends_its_streams_and_polls() {
 }
 
 #[tokio::test]
-async fn what_a_client_was_never_sent_goes_back_uncounted() {
+async fn messages_a_client_was_never_sent_are_given_back_uncounted() {
     let broker = Broker::start().await;
     broker.topic_with("t", 1, json!({ "max_backlog_bytes": 1u64 << 30 })).await;
     let large = "x".repeat(1 << 20);
@@ -255,19 +255,20 @@ async fn what_a_client_was_never_sent_goes_back_uncounted() {
                 host: localhost\r\n\r\n";
     raw.write(head.as_bytes()).await;
     raw.head().await;
-    // As much as it may hold; it reads none of it, and no socket takes it all.
+    // The client holds its full prefetch but reads none of it, and the socket buffer cannot contain
+    // it all.
     broker
-        .until_group("t", "g", "what it was given", |group| group["leased"].as_u64() > Some(6))
+        .until_group("t", "g", "prefetched messages", |group| group["leased"].as_u64() > Some(6))
         .await;
     drop(raw);
     let delivery = broker.receive("t", "g", "next").await;
-    assert_eq!(delivery["attempts"], 1, "it does not count");
+    assert_eq!(delivery["attempts"], 1, "the attempt is not counted");
     assert_eq!(delivery["last_error"], "");
-    assert_eq!(delivery["lease"]["attempt"], 2, "no lease is ever given twice");
+    assert_eq!(delivery["lease"]["attempt"], 2, "no attempt number is granted twice");
 }
 
 #[tokio::test]
-async fn what_a_client_has_read_runs_to_the_end_of_its_lease() {
+async fn a_message_a_client_has_read_keeps_its_lease_after_disconnect() {
     let broker = Broker::start().await;
     let policy = json!({ "max_attempts": 3, "backoff_ms": 0, "max_backoff_ms": 0 });
     broker.topic_with("t", 1, json!({ "retry_policy": policy })).await;
@@ -275,14 +276,14 @@ async fn what_a_client_has_read_runs_to_the_end_of_its_lease() {
     let mut first = stream(&broker, json!({ "lease_ms": 2_000 })).await;
     let delivery = first.next().await;
     drop(first);
-    broker.until_group("t", "g", "nobody", |group| group["consumers"] == json!([])).await;
+    broker.until_group("t", "g", "no consumer", |group| group["consumers"] == json!([])).await;
     assert!(broker.receive_now("t", "g", "o").await.is_empty(), "the worker may still ack");
     broker.ack(token(&delivery)).await.is(204);
     assert_eq!(broker.group("t", "g").await["backlog"], 0);
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_for_thirty_seconds_is_dropped() {
+async fn a_client_that_reads_nothing_for_thirty_seconds_is_disconnected() {
     let broker = Broker::in_memory().await;
     broker.topic("t").await;
     let large = "x".repeat(1 << 20);
@@ -295,20 +296,20 @@ async fn a_client_that_does_not_read_for_thirty_seconds_is_dropped() {
     raw.write(head.as_bytes()).await;
     raw.head().await;
     broker
-        .until_group("t", "g", "what it was given", |group| group["leased"].as_u64() > Some(6))
+        .until_group("t", "g", "prefetched messages", |group| group["leased"].as_u64() > Some(6))
         .await;
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(31)).await;
     tokio::time::resume();
     let group =
-        broker.until_group("t", "g", "nobody", |group| group["consumers"] == json!([])).await;
+        broker.until_group("t", "g", "no consumer", |group| group["consumers"] == json!([])).await;
     assert!(group["leased"].as_u64() < Some(8), "{group}");
     assert_eq!(broker.receive("t", "g", "next").await["attempts"], 1);
     drop(raw);
 }
 
 #[tokio::test]
-async fn a_stream_holds_no_more_bytes_than_it_may_but_always_one_message() {
+async fn a_stream_has_a_byte_limit_but_always_holds_one_message() {
     let broker = Broker::with(|config| config.limits.stream_bytes = 10).await;
     broker.topic("t").await;
     for value in ["123456789012345", "1234", "1234", "1234"] {

@@ -1,4 +1,4 @@
-//! One key, one message.
+//! Deduplication by idempotency key.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn a_repeat_gets_the_original_receipt() {
 }
 
 #[tokio::test]
-async fn a_repeat_is_known_after_the_message_was_settled() {
+async fn a_repeat_is_deduplicated_after_the_message_was_settled() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.post("/v1/produce", keyed("x", "k")).await.is(200);
@@ -56,7 +56,7 @@ async fn the_same_key_with_other_content_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn bytes_are_compared_and_not_how_they_were_written() {
+async fn content_is_compared_by_bytes_not_by_encoding() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.post("/v1/produce", keyed("x", "k")).await.is(200);
@@ -68,14 +68,14 @@ async fn bytes_are_compared_and_not_how_they_were_written() {
 }
 
 #[tokio::test]
-async fn another_deadline_is_no_other_content() {
+async fn a_repeat_with_another_deadline_is_not_a_conflict() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.post("/v1/produce", keyed("x", "k")).await.is(200);
     for deadline in ["2999-12-21T12:00:00Z", "2025-12-21T12:00:00Z"] {
         let envelope = json!({ "idempotency_key": "k", "deadline": deadline });
         let again = broker.produce_with("t", "x", envelope).await;
-        assert_eq!(again["deduplicated"], true, "also when it has passed: {deadline}");
+        assert_eq!(again["deduplicated"], true, "also if it has passed: {deadline}");
     }
 }
 
@@ -89,7 +89,7 @@ async fn a_repeat_is_answered_when_the_backlog_is_full() {
 }
 
 #[tokio::test]
-async fn what_was_refused_holds_no_key() {
+async fn a_rejected_message_does_not_store_its_key() {
     let broker = Broker::start().await;
     broker.topic_with("t", 1, json!({ "max_backlog_messages": 1 })).await;
     broker.produce("t", "full").await;
@@ -114,7 +114,7 @@ async fn a_key_belongs_to_a_tenant_and_to_the_requested_topic() {
         let receipt = broker.produce_with(topic, "x", envelope).await;
         assert_eq!(receipt["deduplicated"], false, "{topic}");
     }
-    // Routed to u, but asked of t: another key than u's own.
+    // Requested for t and routed to u: not the same key as one of u.
     let routed = json!({ "idempotency_key": "r", "target_topic": "u" });
     assert_eq!(broker.produce_with("t", "x", routed.clone()).await["deduplicated"], false);
     let plain = json!({ "idempotency_key": "r" });
@@ -135,7 +135,7 @@ async fn an_empty_tenant_is_the_default_tenant() {
 }
 
 #[tokio::test]
-async fn the_header_is_the_same_key_bare_or_quoted() {
+async fn the_header_holds_the_same_key_bare_or_quoted() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.post("/v1/produce", keyed("x", "k-1")).await.is(200);
@@ -173,10 +173,10 @@ async fn the_header_and_the_envelope_must_agree() {
 }
 
 #[tokio::test]
-async fn the_header_speaks_where_the_envelope_has_an_empty_key() {
+async fn the_header_applies_if_the_envelope_has_an_empty_key() {
     let broker = Broker::start().await;
     broker.topic("t").await;
-    // An empty string counts as absent: there is nothing to differ from.
+    // An empty string counts as absent, so there is no difference.
     let body = keyed("x", "");
     for deduplicated in [false, true] {
         let ask = broker.ask("POST", "/v1/produce").json(&body).header("idempotency-key", "k");
@@ -185,7 +185,7 @@ async fn the_header_speaks_where_the_envelope_has_an_empty_key() {
 }
 
 #[tokio::test]
-async fn a_key_is_free_again_when_its_time_is_over() {
+async fn an_expired_key_can_be_used_again() {
     let broker = Broker::in_memory().await;
     let minute = json!({ "dedupe_ttl_ms": 60_000, "effect_ttl_ms": 60_000 });
     broker.topic_with("t", 1, minute).await;
@@ -195,6 +195,6 @@ async fn a_key_is_free_again_when_its_time_is_over() {
     assert_eq!(broker.post("/v1/produce", keyed("x", "k")).await.is(200)["deduplicated"], true);
     tokio::time::advance(Duration::from_secs(120)).await;
     let later = broker.post("/v1/produce", keyed("y", "k")).await.is(200);
-    assert_eq!(later["deduplicated"], false, "another message, stored and not dropped");
+    assert_eq!(later["deduplicated"], false, "a new message is stored");
     assert_eq!(later["offset"], 1);
 }

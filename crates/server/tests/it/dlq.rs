@@ -1,4 +1,4 @@
-//! Dead letters: looked at, given back, thrown away.
+//! Dead letters: list, redrive, purge.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::client::Client;
 use crate::verbs::{fields, time, token};
 
-/// Kills a message that says this, for this group, because of that. Returns the delivery that failed.
+/// Dead-letters a message with this value for this group and error. Returns the failed delivery.
 async fn kill(broker: &Client, value: &str, group: &str, error: &str, envelope: Value) -> Value {
     let receipt = broker.produce_with("t", value, envelope).await;
     loop {
@@ -41,10 +41,10 @@ async fn one_dead() -> (Broker, Value, Value) {
 }
 
 #[tokio::test]
-async fn a_dead_letter_says_how_it_died() {
+async fn a_dead_letter_records_how_it_died() {
     let (broker, delivery, letter) = one_dead().await;
     assert_eq!(fields(&letter), ["dlq", "envelope", "id", "key", "state", "value"]);
-    assert_ne!(letter["id"], delivery["id"], "a message of its own");
+    assert_ne!(letter["id"], delivery["id"], "another message");
     assert_eq!(letter["value"], "x");
     assert_eq!(letter["state"], "dead");
     assert_eq!(letter["envelope"], delivery["envelope"]);
@@ -77,7 +77,7 @@ async fn a_topic_without_dead_letters_has_an_empty_list() {
 }
 
 #[tokio::test]
-async fn dead_letters_are_found_newest_first_and_by_filter() {
+async fn dead_letters_are_listed_newest_first_and_by_filter() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     kill(&broker, "a", "biller", "card_declined", json!({ "tenant_id": "acme", "run_id": "r" }))
@@ -86,7 +86,7 @@ async fn dead_letters_are_found_newest_first_and_by_filter() {
     let policy = json!({ "retry_policy": { "max_attempts": 1 } });
     let receipt = broker.produce_with("t", "c", policy).await;
     let delivery = broker.receive("t", "fresh", "o").await;
-    assert_ne!(delivery["id"], receipt["id"], "the group begins with the oldest");
+    assert_ne!(delivery["id"], receipt["id"], "the group starts at the oldest message");
     broker
         .post("/v1/topics/t/groups/fresh/seek", json!({ "to": { "partition": 0, "offset": 2 } }))
         .await
@@ -119,7 +119,7 @@ async fn dead_letters_are_found_newest_first_and_by_filter() {
 }
 
 #[tokio::test]
-async fn dead_letters_come_in_pages_and_with_a_summary() {
+async fn dead_letters_are_listed_in_pages_and_with_a_summary() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for (value, error) in [("a", "one"), ("b", "two"), ("c", "two"), ("d", "two"), ("e", "one")] {
@@ -162,7 +162,7 @@ async fn a_summary_names_ten_errors_by_their_first_64_bytes() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_looked_for_is_refused() {
+async fn invalid_filters_are_rejected() {
     let (broker, _, _) = one_dead().await;
     for query in
         ["limit=0", "limit=1001", "cursor=!", "state=lost", "reason=bad", "since=x", "bogus=1"]
@@ -174,7 +174,7 @@ async fn what_cannot_be_looked_for_is_refused() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_is_given_back_once() {
+async fn a_dead_letter_is_redriven_once() {
     let (broker, delivery, letter) = one_dead().await;
     let redrive = json!({ "ids": [letter["id"]], "by": "ops", "reason": "fixed in 41f3" });
     let answer = broker.post("/v1/dlq/t/redrive", redrive.clone()).await.is(200);
@@ -189,7 +189,7 @@ async fn a_dead_letter_is_given_back_once() {
     let again = broker.post("/v1/dlq/t/redrive", redrive).await.is(200);
     assert_eq!(again["redriven"], 0);
     assert_eq!(again["results"][0]["status"], "already");
-    assert_eq!(again["results"][0]["new"], result["new"], "the first one's");
+    assert_eq!(again["results"][0]["new"], result["new"], "the message of the first redrive");
     let back = broker.receive("t", "biller", "o").await;
     assert_eq!(back["id"], result["new"]["id"]);
     assert_eq!(back["value"], "x");
@@ -197,7 +197,7 @@ async fn a_dead_letter_is_given_back_once() {
     assert_eq!(back["envelope"], delivery["envelope"]);
     assert_eq!(back["redriven"], json!({ "origin_id": delivery["id"], "times": 1 }));
     broker.ack(token(&back)).await.is(204);
-    assert!(letters(&broker, "").await.is_empty(), "it is dead no more");
+    assert!(letters(&broker, "").await.is_empty(), "it is no longer listed as dead");
     let shown = letters(&broker, "state=redriven").await.remove(0);
     assert_eq!(shown["state"], "redriven");
     let by = &shown["redriven"];
@@ -207,7 +207,7 @@ async fn a_dead_letter_is_given_back_once() {
 }
 
 #[tokio::test]
-async fn a_message_may_die_and_come_back_again() {
+async fn a_message_can_be_redriven_repeatedly() {
     let (broker, delivery, letter) = one_dead().await;
     broker.post("/v1/dlq/t/redrive", json!({ "ids": [letter["id"]] })).await.is(200);
     let back = broker.receive("t", "biller", "o").await;
@@ -219,7 +219,7 @@ async fn a_message_may_die_and_come_back_again() {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_would_come_back() {
+async fn a_dry_run_reports_what_would_be_redriven() {
     let (broker, _, letter) = one_dead().await;
     let dry = json!({ "filter": { "group": "biller" }, "dry_run": true });
     let answer = broker.post("/v1/dlq/t/redrive", dry).await.is(200);
@@ -230,7 +230,7 @@ async fn a_dry_run_says_what_would_come_back() {
 }
 
 #[tokio::test]
-async fn dead_letters_are_given_back_by_filter_up_to_a_limit() {
+async fn dead_letters_are_redriven_by_filter_up_to_a_limit() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for (value, error) in [("a", "timeout"), ("b", "card"), ("c", "timeout"), ("d", "timeout")] {
@@ -272,7 +272,7 @@ async fn a_redrive_needs_ids_or_a_filter() {
 }
 
 #[tokio::test]
-async fn an_unknown_id_and_a_group_that_is_gone_are_refused_item_by_item() {
+async fn unknown_ids_and_deleted_groups_are_rejected_item_by_item() {
     let (broker, delivery, letter) = one_dead().await;
     kill(&broker, "y", "other", "e", json!({})).await;
     let second = letters(&broker, "group=other").await.remove(0);
@@ -280,14 +280,14 @@ async fn an_unknown_id_and_a_group_that_is_gone_are_refused_item_by_item() {
     let ids = json!({ "ids": [letter["id"], delivery["id"], second["id"]] });
     let answer = broker.post("/v1/dlq/t/redrive", ids).await.is(200);
     let results = &answer["results"];
-    assert_eq!(results[0]["error"], "NOT_FOUND", "its group is gone: {answer}");
-    assert_eq!(results[1]["error"], "NOT_FOUND", "no dead letter: {answer}");
+    assert_eq!(results[0]["error"], "NOT_FOUND", "its group is deleted: {answer}");
+    assert_eq!(results[1]["error"], "NOT_FOUND", "not a dead letter: {answer}");
     assert_eq!(results[2]["status"], "redriven");
     assert_eq!(answer["redriven"], 1);
 }
 
 #[tokio::test]
-async fn what_a_deadline_killed_comes_back_without_it() {
+async fn a_redrive_removes_the_deadline_that_killed_the_message() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "clock").await;
@@ -295,7 +295,7 @@ async fn what_a_deadline_killed_comes_back_without_it() {
     let deadline = driftq_api::Time(now + 700).to_string();
     broker.produce_with("t", "x", json!({ "deadline": deadline, "run_id": "r" })).await;
     broker.put("/v1/topics/t/groups/g", json!({})).await.is(201);
-    // Not before the deadline has passed: nothing new can be produced with it.
+    // Wait until the deadline has passed: a new message with it is rejected from then on.
     let late = json!({ "topic": "t", "value": "y", "envelope": { "deadline": deadline, "partition_override": 9 } });
     let mut looks = tokio::time::interval(std::time::Duration::from_millis(20));
     broker.topic("probe").await;
@@ -305,7 +305,7 @@ async fn what_a_deadline_killed_comes_back_without_it() {
         looks.tick().await;
     }
     assert_eq!(broker.receive("t", "g", "o").await["value"], "clock");
-    assert!(broker.receive_now("t", "g", "o").await.is_empty(), "never delivered fresh");
+    assert!(broker.receive_now("t", "g", "o").await.is_empty(), "the late one is not delivered");
     let letter = letters(&broker, "group=g&reason=deadline").await.remove(0);
     assert_eq!(letter["dlq"]["attempts"], 0);
     broker.post("/v1/dlq/t/redrive", json!({ "ids": [letter["id"]] })).await.is(200);
@@ -315,7 +315,7 @@ async fn what_a_deadline_killed_comes_back_without_it() {
 }
 
 #[tokio::test]
-async fn a_purge_wants_the_right_number() {
+async fn a_purge_requires_the_matching_confirm_count() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for (value, error) in [("a", "timeout"), ("b", "card"), ("c", "timeout")] {
@@ -340,7 +340,7 @@ async fn a_purge_wants_the_right_number() {
 }
 
 #[tokio::test]
-async fn a_purge_by_id_wants_the_right_number_too() {
+async fn a_purge_by_id_requires_the_matching_confirm_count() {
     let (broker, _, letter) = one_dead().await;
     let purge = |confirm: u32| json!({ "ids": [letter["id"]], "confirm": confirm });
     let body = broker.post("/v1/dlq/t/purge", purge(2)).await.refused(409, "FAILED_PRECONDITION");
@@ -354,7 +354,7 @@ async fn a_purge_by_id_wants_the_right_number_too() {
 }
 
 #[tokio::test]
-async fn a_purge_needs_ids_or_a_filter_that_stands_still() {
+async fn a_purge_needs_ids_or_a_filter_with_until() {
     let (broker, _, letter) = one_dead().await;
     for bad in [
         json!({ "confirm": 1 }),
@@ -371,13 +371,13 @@ async fn a_purge_needs_ids_or_a_filter_that_stands_still() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_that_fails_again_waits_and_is_never_dropped() {
+async fn a_dead_letter_that_fails_again_is_retried_and_never_dropped() {
     let (broker, _, _) = one_dead().await;
     let dead = broker.receive("dlq.t", "ops", "o").await;
     broker.nack(token(&dead), json!({ "delay_ms": 0 })).await.is(204);
     for attempt in 2..=25 {
         let dead = broker.receive("dlq.t", "ops", "o").await;
-        assert_eq!(dead["attempts"], attempt, "its twenty attempts are no limit here");
+        assert_eq!(dead["attempts"], attempt, "max_attempts does not apply to dead letters");
         broker.nack(token(&dead), json!({ "delay_ms": 0 })).await.is(204);
     }
     let dead = broker.receive("dlq.t", "ops", "o").await;
@@ -407,7 +407,7 @@ async fn dead_letters_redrives_and_purges_survive_a_restart() {
 }
 
 #[tokio::test]
-async fn a_purge_by_filter_leaves_what_came_back() {
+async fn a_purge_by_filter_ignores_redriven_messages() {
     let (broker, _, letter) = one_dead().await;
     broker.post("/v1/dlq/t/redrive", json!({ "ids": [letter["id"]] })).await.is(200);
     let purge = json!({ "filter": { "until": "2100-01-01T00:00:00Z" } });

@@ -1,4 +1,4 @@
-//! Every error that a test of this crate sees is valid by the OpenAPI document.
+//! Validates every error that a test of this crate receives against the OpenAPI document.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,14 +7,14 @@ use driftq_api::ErrorCode;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-/// By the value of `error`.
+/// Schemas by the value of `error`.
 static SCHEMAS: LazyLock<BTreeMap<String, Validator>> = LazyLock::new(|| {
     let document = driftq_server::http::document();
     let validator = |code: &ErrorCode| {
         let schema = json!({
             "$ref": format!("#/components/schemas/{}", code.schema_name()),
             "components": document["components"],
-            // No field that the document lacks.
+            // Reject fields that the document does not define.
             "unevaluatedProperties": false,
         });
         let word = serde_json::to_value(code).expect("a code is a word");

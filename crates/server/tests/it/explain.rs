@@ -1,4 +1,4 @@
-//! Why is it where it is?
+//! Explanations of messages, groups and effects.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::client::Client;
 use crate::verbs::{time, token, wanted, with};
 
-/// Explains, and checks that a sentence is there for people.
+/// Requests an explanation and checks that it has a sentence for humans.
 async fn explain(broker: &Client, query: &str) -> Value {
     broker.get(format!("/v1/explain?{query}")).await.is(200)
 }
@@ -16,7 +16,7 @@ fn message(value: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_message_is_explained_by_id_place_or_token() {
+async fn a_message_is_explained_by_id_position_or_token() {
     let broker = Broker::start().await;
     broker.topic("orders").await;
     let envelope = json!({ "run_id": "run_1", "idempotency_key": "order-77" });
@@ -47,7 +47,7 @@ async fn a_message_is_explained_by_id_place_or_token() {
 }
 
 #[tokio::test]
-async fn every_state_has_its_word() {
+async fn every_state_of_a_message_is_explained() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for value in ["settled", "waiting", "dead", "leased", "ready"] {
@@ -81,7 +81,7 @@ async fn every_state_has_its_word() {
 }
 
 #[tokio::test]
-async fn a_group_that_is_given_nothing_is_told_why() {
+async fn a_group_without_deliveries_is_explained() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -98,13 +98,13 @@ async fn a_group_that_is_given_nothing_is_told_why() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_cannot_be_explained() {
+async fn explaining_an_unknown_resource_is_not_found() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for (query, kind) in [
         ("topic=t&partition=0&offset=0", "message"),
         ("topic=nowhere&partition=0&offset=0", "topic"),
-        ("topic=t&group=nobody", "group"),
+        ("topic=t&group=absent", "group"),
         ("topic=nowhere&group=g", "topic"),
     ] {
         let answer = broker.get(format!("/v1/explain?{query}")).await;
@@ -113,7 +113,7 @@ async fn what_is_not_there_cannot_be_explained() {
 }
 
 #[tokio::test]
-async fn one_thing_is_explained_at_a_time() {
+async fn invalid_combinations_of_parameters_are_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -136,7 +136,7 @@ async fn one_thing_is_explained_at_a_time() {
 }
 
 #[tokio::test]
-async fn an_effect_is_explained_by_its_name_and_beside_its_message() {
+async fn an_effect_is_explained_by_name_and_with_its_message() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce_with("t", "x", json!({ "idempotency_key": "k" })).await;
@@ -163,7 +163,7 @@ async fn an_effect_is_explained_by_its_name_and_beside_its_message() {
 }
 
 #[tokio::test]
-async fn a_topic_that_keeps_history_tells_the_life_of_a_message() {
+async fn a_topic_with_history_returns_the_events_of_a_message() {
     let broker = Broker::start().await;
     let settings = json!({ "history": true, "retry_policy": { "max_attempts": 5, "backoff_ms": 0, "max_backoff_ms": 0 } });
     broker.post("/v1/topics", json!({ "name": "t", "settings": settings })).await.is(201);

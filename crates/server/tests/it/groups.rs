@@ -1,4 +1,4 @@
-//! Groups: made, listed, shown, deleted.
+//! Groups: create, list, show, delete.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::verbs::{fields, time, token, wanted, with};
 
 #[tokio::test]
-async fn a_group_is_made_once_and_then_stays_as_it_is() {
+async fn creating_an_existing_group_changes_nothing() {
     let broker = Broker::start().await;
     broker.topic("orders").await;
     let made = broker.put("/v1/topics/orders/groups/biller", json!({})).await.is(201);
@@ -20,7 +20,7 @@ async fn a_group_is_made_once_and_then_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_group_may_be_made_without_a_body() {
+async fn a_group_can_be_created_without_a_body() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.ask("PUT", "/v1/topics/t/groups/g").send().await.is(201);
@@ -28,7 +28,7 @@ async fn a_group_may_be_made_without_a_body() {
 }
 
 #[tokio::test]
-async fn a_group_begins_where_it_is_told() {
+async fn a_group_starts_at_the_requested_position() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "old").await;
@@ -46,7 +46,7 @@ async fn a_group_begins_where_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_group_that_consume_makes_begins_where_consume_says() {
+async fn a_group_created_by_consume_starts_at_its_start_parameter() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "old").await;
@@ -54,7 +54,7 @@ async fn a_group_that_consume_makes_begins_where_consume_says() {
     let none = broker.post("/v1/receive", latest.clone()).await.is(200);
     assert_eq!(none, json!({ "messages": [] }));
     broker.produce("t", "new").await;
-    // The group exists by now: where it begins was decided before.
+    // The group exists, so `start` has no effect.
     let earliest = with(wanted("t", "late", "o"), json!({ "start": "earliest" }));
     assert_eq!(broker.receive_with(earliest).await["value"], "new");
     let stream = broker.ask("GET", "/v1/consume?topic=t&group=tail&owner=o&start=latest");
@@ -64,12 +64,13 @@ async fn a_group_that_consume_makes_begins_where_consume_says() {
 }
 
 #[tokio::test]
-async fn a_group_begins_at_a_time() {
+async fn a_group_can_start_at_a_time() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "old").await;
     let old = broker.receive("t", "g", "o").await;
-    // The clock must have moved before the next is produced, or both have the same time.
+    // The clock must advance before the next message is produced; otherwise both have the same
+    // time.
     let at = time(&old["produced_at"]) + 1;
     let mut new = String::new();
     for number in 0.. {
@@ -86,7 +87,7 @@ async fn a_group_begins_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_group_name_is_made_of_few_letters() {
+async fn a_group_name_has_a_limited_character_set() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let longest = "g".repeat(128);
@@ -123,14 +124,14 @@ async fn groups_are_listed_by_name_in_pages() {
     assert_eq!((group.get("partitions"), group.get("consumers")), (None, None));
     let first = broker.get("/v1/topics/t/groups?limit=2").await.is(200);
     assert_eq!(names(&first), ["a", "b"]);
-    let cursor = first["next_cursor"].as_str().expect("there is more");
+    let cursor = first["next_cursor"].as_str().expect("a next page");
     let rest = broker.get(format!("/v1/topics/t/groups?limit=2&cursor={cursor}")).await.is(200);
     assert_eq!(names(&rest), ["c"]);
     assert_eq!(fields(&rest), ["groups"]);
 }
 
 #[tokio::test]
-async fn a_group_shows_where_it_stands() {
+async fn a_group_reports_its_position() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for value in ["a", "b", "c", "d"] {
@@ -181,7 +182,7 @@ async fn a_fresh_group_has_settled_nothing() {
 }
 
 #[tokio::test]
-async fn a_group_says_why_nothing_goes_out() {
+async fn a_group_reports_why_nothing_is_delivered() {
     let broker = Broker::start().await;
     let blocked = async |topic: &str| {
         let group = broker.group(topic, "g").await;
@@ -212,7 +213,7 @@ async fn a_group_says_why_nothing_goes_out() {
 }
 
 #[tokio::test]
-async fn a_group_shows_who_takes_part() {
+async fn a_group_lists_its_consumers() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let path = "/v1/consume?topic=t&group=g&owner=worker-a&prefetch=16&lease_ms=60000";
@@ -229,11 +230,11 @@ async fn a_group_shows_who_takes_part() {
     assert_eq!(consumer["outstanding"], 1);
     assert_eq!(consumer["lease_ms"], 60_000);
     drop(stream);
-    broker.until_group("t", "g", "nobody", |group| group["consumers"] == json!([])).await;
+    broker.until_group("t", "g", "no consumer", |group| group["consumers"] == json!([])).await;
 }
 
 #[tokio::test]
-async fn a_consumer_shows_how_and_from_where_it_takes_part() {
+async fn a_consumer_is_listed_with_its_kind_and_address() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let path = "/v1/consume?topic=t&group=g&owner=worker-a";
@@ -251,7 +252,7 @@ async fn a_consumer_shows_how_and_from_where_it_takes_part() {
 }
 
 #[tokio::test]
-async fn a_group_that_is_not_there_is_not_found() {
+async fn an_unknown_group_is_not_found() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let not_found = |answer: &crate::client::Answer| {
@@ -268,7 +269,7 @@ async fn a_group_that_is_not_there_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_group_is_deleted_only_when_its_name_is_repeated() {
+async fn deleting_a_group_requires_its_name_as_confirmation() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for value in ["a", "b", "c"] {
@@ -293,7 +294,7 @@ async fn a_group_is_deleted_only_when_its_name_is_repeated() {
 }
 
 #[tokio::test]
-async fn groups_do_not_know_of_each_other() {
+async fn groups_are_independent() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -306,7 +307,7 @@ async fn groups_do_not_know_of_each_other() {
 }
 
 #[tokio::test]
-async fn a_cursor_that_says_nothing_is_refused() {
+async fn an_empty_cursor_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let lists = ["/v1/topics/t/groups", "/v1/topics/t/messages", "/v1/dlq/t", "/v1/topics"];

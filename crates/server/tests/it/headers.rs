@@ -1,4 +1,4 @@
-//! Headers: what every answer carries, who may come in, and which methods a path has.
+//! Headers of every response, authentication and origin checks, and the methods of a path.
 
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -7,7 +7,7 @@ use crate::broker::Broker;
 use crate::raw::Raw;
 
 #[tokio::test]
-async fn a_good_request_id_comes_back() {
+async fn a_valid_request_id_is_returned() {
     let broker = Broker::start().await;
     let longest = "a".repeat(128);
     for id in ["x", "A-z0.9_", &longest] {
@@ -19,7 +19,7 @@ async fn a_good_request_id_comes_back() {
 }
 
 #[tokio::test]
-async fn another_request_id_is_replaced() {
+async fn an_invalid_request_id_is_replaced() {
     let broker = Broker::start().await;
     let too_long = "a".repeat(129);
     for id in ["", "a b", "a/b", "ü", &too_long] {
@@ -31,7 +31,7 @@ async fn another_request_id_is_replaced() {
 }
 
 #[tokio::test]
-async fn every_request_has_an_id_of_its_own() {
+async fn every_request_has_its_own_id() {
     let broker = Broker::start().await;
     let first = broker.get("/v1/healthz").await;
     let second = broker.get("/v1/healthz").await;
@@ -50,7 +50,7 @@ async fn a_path_that_does_not_exist_is_not_found_in_json() {
 }
 
 #[tokio::test]
-async fn a_method_a_path_does_not_have_is_refused_with_those_it_has() {
+async fn an_unsupported_method_is_rejected_with_the_supported_ones() {
     let broker = Broker::start().await;
     let group = "/v1/topics/t/groups/g";
     let cases = [
@@ -92,7 +92,7 @@ async fn a_method_a_path_does_not_have_is_refused_with_those_it_has() {
 }
 
 #[tokio::test]
-async fn a_web_page_is_refused() {
+async fn a_request_with_an_origin_is_rejected() {
     let broker = Broker::start().await;
     for origin in ["http://example.com", "http://localhost:3000", "null"] {
         for (method, path) in [("GET", "/v1/topics"), ("POST", "/v1/produce"), ("GET", "/nowhere")]
@@ -104,7 +104,7 @@ async fn a_web_page_is_refused() {
 }
 
 #[tokio::test]
-async fn a_web_page_that_was_allowed_may_come() {
+async fn a_request_with_an_allowed_origin_is_accepted() {
     let ours = "https://example.com";
     let broker = Broker::with(|config| config.allowed_origins = vec![ours.to_owned()]).await;
     broker.ask("GET", "/v1/topics").header("origin", ours).send().await.is(200);
@@ -115,7 +115,7 @@ async fn a_web_page_that_was_allowed_may_come() {
 }
 
 #[tokio::test]
-async fn this_machine_has_three_names() {
+async fn only_loopback_hosts_are_accepted() {
     let broker = Broker::start().await;
     for host in ["localhost", "localhost:1", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:8080"] {
         broker.ask("GET", "/v1/topics").header("host", host).send().await.is(200);
@@ -135,7 +135,7 @@ async fn this_machine_has_three_names() {
 }
 
 #[tokio::test]
-async fn a_host_that_was_allowed_may_come() {
+async fn an_allowed_host_is_accepted() {
     let broker =
         Broker::with(|config| config.allowed_hosts = vec!["queue.internal".to_owned()]).await;
     for host in ["queue.internal", "queue.internal:8080", "localhost"] {
@@ -146,7 +146,7 @@ async fn a_host_that_was_allowed_may_come() {
 }
 
 #[tokio::test]
-async fn the_host_rule_holds_for_http_2_as_well() {
+async fn the_host_rule_applies_to_http_2() {
     let broker = Broker::start().await;
     let stream = tokio::net::TcpStream::connect(broker.address()).await.expect("it listens");
     let (mut sender, connection) =
@@ -162,7 +162,7 @@ async fn the_host_rule_holds_for_http_2_as_well() {
 }
 
 #[tokio::test]
-async fn a_server_with_a_key_asks_for_it() {
+async fn a_server_with_an_api_key_requires_it() {
     let broker = Broker::with(|config| config.api_key = Some("secret".to_owned().into())).await;
     let paths = ["/v1/version", "/v1/topics", "/v1/topics/t", "/v1/topics/t/groups"];
     for path in paths {
@@ -184,14 +184,14 @@ async fn a_server_with_a_key_asks_for_it() {
 }
 
 #[tokio::test]
-async fn a_server_without_a_key_asks_for_none() {
+async fn a_server_without_an_api_key_requires_none() {
     let broker = Broker::start().await;
     let ask = broker.ask("GET", "/v1/topics").header("authorization", "Bearer whatever");
     ask.send().await.is(200);
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_cut_and_the_server_goes_on() {
+async fn a_connection_that_is_not_http_is_closed() {
     let broker = Broker::start().await;
     for bytes in
         [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], b"hello\r\n\r\n", b"\0\0\0\0"]
@@ -206,7 +206,7 @@ async fn what_is_not_http_is_cut_and_the_server_goes_on() {
 }
 
 #[tokio::test]
-async fn http_2_speaks_the_same() {
+async fn http_2_is_supported() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let stream = tokio::net::TcpStream::connect(broker.address()).await.expect("it listens");

@@ -1,4 +1,4 @@
-//! Is it alive, is it ready, what is it?
+//! Liveness, readiness and version.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use crate::broker::{self, Broker};
 use crate::verbs::{fields, time};
 
 #[tokio::test]
-async fn a_server_that_serves_is_alive_and_ready() {
+async fn a_running_server_is_alive_and_ready() {
     let broker = Broker::start().await;
     assert_eq!(broker.get("/v1/healthz").await.is(200), json!({ "status": "ok" }));
     assert_eq!(broker.get("/v1/readyz").await.is(200), json!({ "status": "ready" }));
 }
 
 #[tokio::test]
-async fn the_version_says_what_runs_and_what_survives() {
+async fn the_version_reports_release_engine_and_features() {
     let broker = Broker::in_memory().await;
     let version = broker.get("/v1/version").await.is(200);
     let names = "api commit durability engine features started_at version wal_enabled";
@@ -31,7 +31,7 @@ async fn the_version_says_what_runs_and_what_survives() {
 }
 
 #[tokio::test]
-async fn on_disk_the_version_says_that_acknowledged_is_durable() {
+async fn on_disk_the_version_reports_durable_acknowledgements() {
     let broker = Broker::durable().await;
     let version = broker.get("/v1/version").await.is(200);
     assert_eq!(version["wal_enabled"], true);
@@ -43,20 +43,20 @@ async fn on_disk_the_version_says_that_acknowledged_is_durable() {
     assert_eq!(version["durability"], durability);
 }
 
-/// Whether anything may connect to a database; what is connected is cut off.
+/// Allows or forbids connections to a database. Existing connections are closed.
 async fn open_database(url: &str, is_open: bool) {
-    let server = std::env::var("DRIFTQ_TEST_POSTGRES").expect("there is a server");
+    let server = std::env::var("DRIFTQ_TEST_POSTGRES").expect("a PostgreSQL server for tests");
     let name = url.split("dbname=").nth(1).expect("a name");
     let (client, connection) =
         tokio_postgres::connect(&server, tokio_postgres::NoTls).await.expect("a server");
     tokio::spawn(connection);
     let alter = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS {is_open}");
-    client.batch_execute(&alter).await.expect("it is altered");
+    client.batch_execute(&alter).await.expect("the database is altered");
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1";
-    client.query(end, &[&name]).await.expect("they are ended");
+    client.query(end, &[&name]).await.expect("the connections are closed");
 }
 
-/// Asks until it is so, and says how long that took.
+/// Polls until readiness has this value. Returns how long that took.
 async fn until_ready(broker: &Broker, is_ready: bool) -> (Duration, serde_json::Value) {
     let began = Instant::now();
     loop {
@@ -70,7 +70,7 @@ async fn until_ready(broker: &Broker, is_ready: bool) -> (Duration, serde_json::
 }
 
 #[tokio::test]
-async fn a_node_without_its_database_is_soon_not_ready_and_ready_again_with_it() {
+async fn readiness_follows_the_reachability_of_the_database() {
     let [one, two] = Broker::nodes(4).await;
     for broker in [&one, &two] {
         until_ready(broker, true).await;

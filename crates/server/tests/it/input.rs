@@ -1,11 +1,11 @@
-//! How a request may be written: one body or one query, JSON that can mean only one thing.
+//! Request syntax: one body or one query, and unambiguous JSON.
 
 use serde_json::json;
 
 use crate::broker::Broker;
 
 #[tokio::test]
-async fn a_body_is_json_whatever_its_content_type_says() {
+async fn a_body_is_json_regardless_of_its_content_type() {
     let broker = Broker::start().await;
     for (number, kind) in
         ["application/x-www-form-urlencoded", "text/plain", "x"].iter().enumerate()
@@ -18,7 +18,7 @@ async fn a_body_is_json_whatever_its_content_type_says() {
 }
 
 #[tokio::test]
-async fn body_and_query_at_once_are_refused() {
+async fn a_request_with_body_and_query_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for path in ["/v1/produce?topic=t&value=x", "/v1/produce?topic=t", "/v1/produce?x"] {
@@ -29,7 +29,7 @@ async fn body_and_query_at_once_are_refused() {
 }
 
 #[tokio::test]
-async fn a_request_that_says_nothing_is_refused() {
+async fn a_request_without_body_and_query_is_rejected() {
     let broker = Broker::start().await;
     for path in ["topics", "produce", "produce/batch", "consume", "receive", "ack", "nack"] {
         broker.post_query(format!("/v1/{path}")).await.refused(400, "INVALID_ARGUMENT");
@@ -37,7 +37,7 @@ async fn a_request_that_says_nothing_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_not_json_is_refused() {
+async fn a_body_that_is_not_json_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let bodies: [&[u8]; 8] = [
@@ -57,7 +57,7 @@ async fn what_is_not_json_is_refused() {
 }
 
 #[tokio::test]
-async fn invalid_utf_8_in_a_body_is_refused() {
+async fn invalid_utf_8_in_a_body_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let bodies: [&[u8]; 3] = [
@@ -72,7 +72,7 @@ async fn invalid_utf_8_in_a_body_is_refused() {
 }
 
 #[tokio::test]
-async fn invalid_utf_8_in_a_query_is_refused() {
+async fn invalid_utf_8_in_a_query_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let answer = broker.post_query("/v1/produce?topic=t&value=%FF").await;
@@ -80,7 +80,7 @@ async fn invalid_utf_8_in_a_query_is_refused() {
 }
 
 #[tokio::test]
-async fn invalid_utf_8_in_a_path_is_refused_in_json() {
+async fn invalid_utf_8_in_a_path_is_rejected_in_json() {
     let broker = Broker::start().await;
     let answer = broker.get("/v1/topics/%FF").await;
     assert!([400, 404].contains(&answer.status), "{answer:?}");
@@ -88,7 +88,7 @@ async fn invalid_utf_8_in_a_path_is_refused_in_json() {
 }
 
 #[tokio::test]
-async fn a_json_key_that_is_there_twice_is_refused() {
+async fn a_duplicate_json_key_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let cases = [
@@ -117,7 +117,7 @@ async fn a_json_key_that_is_there_twice_is_refused() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_there_twice_inside_a_setting_is_refused() {
+async fn a_duplicate_key_inside_a_setting_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let policy = r#"{"max_attempts":1,"max_attempts":2,"backoff_ms":1,"max_backoff_ms":2}"#;
@@ -130,7 +130,7 @@ async fn a_key_that_is_there_twice_inside_a_setting_is_refused() {
 }
 
 #[tokio::test]
-async fn deep_json_is_refused() {
+async fn deeply_nested_json_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for depth in [33, 200, 100_000] {
@@ -145,7 +145,7 @@ async fn deep_json_is_refused() {
 }
 
 #[tokio::test]
-async fn a_compressed_body_is_refused() {
+async fn a_compressed_body_is_rejected() {
     let broker = Broker::start().await;
     let body = r#"{"name":"t"}"#;
     for encoding in ["gzip", "deflate", "br", "zstd"] {
@@ -157,7 +157,7 @@ async fn a_compressed_body_is_refused() {
 }
 
 #[tokio::test]
-async fn an_unknown_field_is_refused_by_name() {
+async fn an_unknown_field_is_rejected_by_name() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let cases = [
@@ -198,7 +198,7 @@ async fn an_unknown_field_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn an_unknown_field_inside_a_setting_is_refused() {
+async fn an_unknown_field_inside_a_setting_is_rejected() {
     let broker = Broker::start().await;
     let policy = json!({ "max_attempts": 3, "backoff_ms": 1, "max_backoff_ms": 2, "bogus": 1 });
     let body = json!({ "name": "t", "settings": { "retry_policy": policy } });
@@ -206,7 +206,7 @@ async fn an_unknown_field_inside_a_setting_is_refused() {
 }
 
 #[tokio::test]
-async fn an_unknown_parameter_is_refused_by_name() {
+async fn an_unknown_parameter_is_rejected_by_name() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let paths = [
@@ -228,7 +228,7 @@ async fn an_unknown_parameter_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn an_unknown_parameter_is_refused_where_none_is_known() {
+async fn a_parameter_is_rejected_on_a_route_without_parameters() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.put("/v1/topics/t/groups/g", json!({})).await.is(201);
@@ -239,7 +239,7 @@ async fn an_unknown_parameter_is_refused_where_none_is_known() {
 }
 
 #[tokio::test]
-async fn a_parameter_that_is_there_twice_is_refused() {
+async fn a_duplicate_parameter_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for query in ["topic=t&topic=t&value=x", "topic=t&value=x&value=x"] {
@@ -248,7 +248,7 @@ async fn a_parameter_that_is_there_twice_is_refused() {
 }
 
 #[tokio::test]
-async fn null_is_as_if_it_were_not_there() {
+async fn null_equals_absent() {
     let broker = Broker::start().await;
     broker
         .post("/v1/topics", json!({ "name": "t", "partitions": null, "settings": null }))
@@ -260,13 +260,13 @@ async fn null_is_as_if_it_were_not_there() {
     let body = json!({ "topic": "t", "group": "g", "owner": "o", "lease_ms": null, "max": null,
         "wait_ms": null, "start": null });
     let delivery = broker.receive_with(body).await;
-    assert_eq!(delivery.get("envelope"), None, "nothing was said: {delivery}");
+    assert_eq!(delivery.get("envelope"), None, "no envelope was set: {delivery}");
     let body = json!({ "token": delivery["lease"]["token"], "topic": null, "offset": null, "owner": null });
     broker.ack(body).await.is(204);
 }
 
 #[tokio::test]
-async fn numbers_are_integers() {
+async fn numbers_must_be_integers() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for partitions in [json!(1.5), json!("1"), json!(1e0), json!(true), json!([1])] {
@@ -280,7 +280,7 @@ async fn numbers_are_integers() {
 }
 
 #[tokio::test]
-async fn a_body_of_eight_mebibytes_is_read_and_one_byte_more_is_not() {
+async fn a_body_has_at_most_eight_mebibytes() {
     let broker = Broker::start().await;
     let padded = |bytes: usize| {
         let mut body = br#"{"name":"t"}"#.to_vec();
@@ -295,21 +295,21 @@ async fn a_body_of_eight_mebibytes_is_read_and_one_byte_more_is_not() {
 }
 
 #[tokio::test]
-async fn a_body_far_over_the_limit_is_told_so_too() {
+async fn a_body_far_over_the_limit_is_rejected() {
     let broker = Broker::start().await;
     let body = vec![b' '; 32 << 20];
     broker.ask("POST", "/v1/topics").body(body).send().await.refused(413, "TOO_LARGE");
 }
 
 #[tokio::test]
-async fn a_body_that_comes_too_slowly_is_given_up() {
+async fn a_body_that_arrives_too_slowly_is_rejected() {
     let broker = Broker::in_memory().await;
     let mut raw = crate::raw::Raw::connect(broker.address()).await;
     let head = "POST /v1/topics HTTP/1.1\r\nhost: localhost\r\ncontent-length: 12\r\n\
                 connection: close\r\n\r\n{";
     raw.write(head.as_bytes()).await;
     broker.get("/v1/healthz").await.is(200);
-    // From here on time passes as soon as everybody waits.
+    // From here on, time advances as soon as every task waits.
     tokio::time::pause();
     let answer = raw.until_closed().await;
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");

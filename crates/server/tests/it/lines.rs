@@ -1,4 +1,4 @@
-//! An NDJSON stream, a line at a time.
+//! An NDJSON stream, read line by line.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::client::{Answer, Wire};
 
-/// Longer than anything a test may wait for.
+/// Longer than any wait of a test.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// A stream that is being read. Dropped, its connection is cut.
+/// A stream being read. Dropping it closes the connection.
 pub(crate) struct Lines {
     wire: Wire,
     pub(crate) status: u16,
@@ -29,7 +29,7 @@ impl Lines {
         Lines { wire, status, headers: parts.headers, body, rest: Vec::new() }
     }
 
-    /// The next line without its end, blank ones too. None: the stream is over.
+    /// The next line without its end, blank lines included. None: the stream has ended.
     pub(crate) async fn line(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -41,7 +41,7 @@ impl Lines {
                 Some(Ok(frame)) => self.rest.extend(frame.into_data().unwrap_or_default()),
                 Some(Err(broken)) => panic!("the stream broke: {broken}"),
                 None => {
-                    assert!(self.rest.is_empty(), "half a line: {:?}", self.rest);
+                    assert!(self.rest.is_empty(), "an incomplete line: {:?}", self.rest);
                     return None;
                 }
             }
@@ -51,24 +51,24 @@ impl Lines {
     /// The next delivery.
     pub(crate) async fn next(&mut self) -> Value {
         loop {
-            let line = self.line().await.expect("the stream goes on");
+            let line = self.line().await.expect("the stream has not ended");
             if !line.is_empty() {
                 return serde_json::from_str(&line).expect("one object a line");
             }
         }
     }
 
-    /// Nothing but heartbeats comes before the stream is over.
+    /// Checks that only heartbeats arrive before the stream ends.
     pub(crate) async fn ends(&mut self) {
         while let Some(line) = self.line().await {
-            assert_eq!(line, "", "a delivery, but the stream should be over");
+            assert_eq!(line, "", "a delivery, but the stream should have ended");
         }
     }
 
-    /// It was no stream: the whole answer.
+    /// The complete response, if it was not a stream.
     pub(crate) async fn into_answer(self) -> Answer {
         let Lines { wire: _wire, status, headers, body, .. } = self;
-        let body: Bytes = body.collect().await.expect("a whole body").to_bytes();
+        let body: Bytes = body.collect().await.expect("a complete body").to_bytes();
         Answer { status, headers, body }
     }
 }

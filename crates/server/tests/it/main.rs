@@ -1,8 +1,8 @@
-//! The contract, kept: every route, field, limit and refusal of the API against a real server.
+//! The HTTP contract: every route, field, limit and rejection of the API against a real server.
 //!
-//! What a test needs is in `broker` (a server), `client`, `lines` and `raw` (ways to talk to it) and `verbs`
-//! (what most tests say). The rest is one file per resource; `seed` is the first contract, `holes` are its
-//! gaps. A test that is ignored shows where the server departs from the API, and says so.
+//! Helpers are in `broker` (a server), `client`, `lines` and `raw` (HTTP clients) and `verbs`
+//! (common requests). The rest is one file per resource. `seed` is the v1 contract and `v1_gaps`
+//! are its gaps. An ignored test shows where the server departs from the API and states why.
 
 mod backlog;
 mod bad_http;
@@ -23,7 +23,6 @@ mod explain;
 mod groups;
 mod headers;
 mod health;
-mod holes;
 mod input;
 mod lines;
 mod memory;
@@ -48,5 +47,6 @@ mod settle_table;
 mod shards;
 mod topics;
 mod unread;
+mod v1_gaps;
 mod verbs;
 mod web_pages;

@@ -1,4 +1,4 @@
-//! The memory budget: bodies, consumers and settles, each with a share that the others cannot take.
+//! The memory budget: bodies, consumers and settles each have a share that the others cannot use.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::raw::Raw;
 use crate::unread;
 
-/// A sixteenth of it is for small bodies and for settles, an eighth for large bodies.
+/// A sixteenth is for small bodies and for settles, an eighth for large bodies.
 const BUDGET: u64 = 128 << 20;
 
 async fn with_budget(bytes: u64) -> Broker {
@@ -26,7 +26,7 @@ async fn unfinished(broker: &Broker, path: &str) -> Raw {
          connection: close\r\n\r\n{{\"topic\":"
     );
     raw.write(head.as_bytes()).await;
-    // Connections are accepted in their order.
+    // Connections are accepted in order.
     broker.get("/v1/healthz").await.is(200);
     raw
 }
@@ -38,7 +38,7 @@ fn padded(value: serde_json::Value, bytes: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn unfinished_bodies_hold_up_neither_small_bodies_nor_settles_and_large_ones_briefly() {
+async fn unfinished_bodies_block_neither_small_bodies_nor_settles() {
     let broker = with_budget(BUDGET).await;
     broker.post("/v1/produce", json!({ "topic": "t", "value": "first" })).await.is(200);
     let receive = json!({ "topic": "t", "group": "g", "owner": "o" });
@@ -54,7 +54,7 @@ async fn unfinished_bodies_hold_up_neither_small_bodies_nor_settles_and_large_on
 
     let large = padded(json!({ "topic": "t", "value": "large" }), 1 << 20);
     broker.ask("POST", "/v1/produce").body(large).send().await.is(200);
-    assert!(began.elapsed() > Duration::from_millis(900), "there was room for it");
+    assert!(began.elapsed() > Duration::from_millis(900), "memory was free for it");
     let answer = slow.until_closed().await;
     assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
     for part in [r#""reason":"memory""#, r#""retryable":true"#, "too slowly"] {
@@ -63,20 +63,20 @@ async fn unfinished_bodies_hold_up_neither_small_bodies_nor_settles_and_large_on
 }
 
 #[tokio::test]
-async fn a_body_that_finds_no_room_for_five_seconds_is_rejected() {
+async fn a_body_without_free_memory_for_five_seconds_is_rejected() {
     let broker = with_budget(BUDGET).await;
     let mut slow = Vec::new();
     for _ in 0..12 {
         slow.push(unfinished(&broker, "/v1/produce").await);
     }
-    // The last one has no other after it, and its 30 s.
+    // No request follows the last one, so it may take its 30 s.
     let until = Instant::now() + Duration::from_secs(10);
     let mut answers = Vec::new();
     for mut raw in slow {
         answers.extend(timeout_at(until, raw.until_closed()).await);
     }
     let waited = answers.iter().filter(|answer| answer.contains("too many requests")).count();
-    assert!((1..11).contains(&waited), "{waited} of them found no room: {answers:?}");
+    assert!((1..11).contains(&waited), "{waited} of them found no free memory: {answers:?}");
     assert!(answers.iter().all(|answer| answer.contains(r#""reason":"memory""#)), "{answers:?}");
 }
 
@@ -100,11 +100,11 @@ async fn consumers_beyond_their_share_are_rejected_until_one_leaves() {
         }
         sleep(Duration::from_millis(20)).await;
     }
-    panic!("the place of a stream that has left stays taken");
+    panic!("the memory of a closed stream is not freed");
 }
 
 #[tokio::test]
-async fn unfinished_bodies_of_settles_hold_up_no_small_settle() {
+async fn unfinished_bodies_of_settles_do_not_block_small_settles() {
     let broker = with_budget(BUDGET).await;
     let mut slow = Vec::new();
     for _ in 0..4 {
@@ -116,7 +116,7 @@ async fn unfinished_bodies_of_settles_hold_up_no_small_settle() {
 }
 
 #[tokio::test]
-async fn a_poll_that_waits_holds_no_room_for_its_body() {
+async fn a_waiting_poll_does_not_reserve_memory_for_its_body() {
     let broker = with_budget(BUDGET).await;
     let poll = json!({ "topic": "t", "group": "g", "owner": "o", "wait_ms": 60_000 });
     let poll = String::from_utf8(padded(poll, 8_000_000)).expect("it is JSON");
@@ -136,7 +136,7 @@ async fn a_poll_that_waits_holds_no_room_for_its_body() {
 }
 
 #[tokio::test]
-async fn lists_that_are_not_read_hold_up_lists_and_nothing_else() {
+async fn unread_list_responses_block_only_other_lists() {
     let broker = with_budget(BUDGET).await;
     for _ in 0..8 {
         let large = json!({ "topic": "t", "value": "x".repeat(1_000_000) });

@@ -1,4 +1,4 @@
-//! Numbers for Prometheus.
+//! Prometheus metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::broker::Broker;
 use crate::client::Client;
 use crate::verbs::{place, token, wanted, with};
 
-const MANUAL: &str = include_str!("../../../../docs/operating.md");
+const MANUAL: &str = include_str!("../../../../docs/how-to/monitor.md");
 const ALERTS: &str = include_str!("../../../../deploy/alerts.yml");
 
 async fn page(broker: &Client) -> String {
@@ -18,7 +18,7 @@ async fn page(broker: &Client) -> String {
     String::from_utf8(answer.body.to_vec()).expect("text")
 }
 
-/// The sum over those lines of a metric that hold `part`; none if there is no such line.
+/// The sum over the lines of a metric that contain `part`; None without such a line.
 async fn metric(broker: &Client, name: &str, part: &str) -> Option<f64> {
     let page = page(broker).await;
     let lines = page.lines().filter(|line| {
@@ -29,7 +29,7 @@ async fn metric(broker: &Client, name: &str, part: &str) -> Option<f64> {
     values.map(|value| value.parse::<f64>().expect("a number")).reduce(|sum, value| sum + value)
 }
 
-/// A server on whose page every number stands: one topic and one group on a disk are enough.
+/// A server whose page has every metric: one topic and one group on disk are enough.
 async fn with_all() -> Broker {
     let broker = Broker::in_directory(|_| ()).await;
     broker.topic("t").await;
@@ -38,7 +38,7 @@ async fn with_all() -> Broker {
     broker
 }
 
-/// Name, kind, labels and meaning of every number, as lines of a table.
+/// Name, type, labels and help of every metric, as lines of a table.
 fn lines_of(page: &str) -> BTreeSet<String> {
     let kinds = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     kinds
@@ -53,7 +53,7 @@ fn help<'a>(page: &'a str, name: &str) -> &'a str {
     page.lines().find_map(|line| line.strip_prefix(start.as_str())).unwrap_or("without a meaning")
 }
 
-/// The labels of a metric; with their values where those are words of ours.
+/// The labels of a metric, with their values if those are fixed words.
 fn labels(page: &str, name: &str) -> String {
     let samples = page.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
     let sets = samples.filter_map(|rest| rest.split_once('}'));
@@ -76,7 +76,7 @@ fn labels(page: &str, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_manual_names_every_number_and_no_other() {
+async fn the_manual_lists_exactly_the_existing_metrics() {
     let broker = with_all().await;
     let shown = lines_of(&page(&broker).await);
     let rows = MANUAL.lines().filter(|line| line.starts_with("| `driftq_"));
@@ -87,7 +87,7 @@ async fn the_manual_names_every_number_and_no_other() {
 }
 
 #[tokio::test]
-async fn alerts_are_about_numbers_that_exist_and_the_manual_has_each() {
+async fn alerts_use_existing_metrics_and_are_documented() {
     let broker = with_all().await;
     let page = page(&broker).await;
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -102,14 +102,14 @@ async fn alerts_are_about_numbers_that_exist_and_the_manual_has_each() {
     let alerts: Vec<&str> =
         ALERTS.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     assert_eq!(alerts.len(), 6);
-    assert!(named >= alerts.len(), "an alert without a number of ours");
+    assert!(named >= alerts.len(), "an alert without a metric of DriftQ");
     for alert in alerts {
         assert!(MANUAL.contains(&format!("| `{alert}` |")), "the manual does not have {alert}");
     }
 }
 
 #[tokio::test]
-async fn every_name_is_ours() {
+async fn every_metric_name_starts_with_driftq() {
     let broker = with_all().await;
     let page = page(&broker).await;
     for line in page.lines().filter(|line| !line.is_empty()) {
@@ -119,7 +119,7 @@ async fn every_name_is_ours() {
 }
 
 #[tokio::test]
-async fn what_happens_is_counted() {
+async fn events_are_counted() {
     let broker = Broker::start().await;
     broker.topic_with("t", 1, json!({ "max_backlog_messages": 3 })).await;
     for value in ["a", "b", "c"] {
@@ -154,7 +154,7 @@ async fn what_happens_is_counted() {
 }
 
 #[tokio::test]
-async fn a_message_refused_among_others_is_counted() {
+async fn rejected_messages_of_a_batch_are_counted() {
     let broker = Broker::start().await;
     broker.topic_with("t", 1, json!({ "max_backlog_messages": 1 })).await;
     let one = json!({ "topic": "t", "value": "x" });
@@ -164,14 +164,14 @@ async fn a_message_refused_among_others_is_counted() {
 }
 
 #[tokio::test]
-async fn a_redelivery_says_how_the_one_before_ended() {
+async fn a_redelivery_is_counted_by_the_end_of_the_previous_attempt() {
     let broker = Broker::start().await;
     let policy = json!({ "max_attempts": 20, "backoff_ms": 1, "max_backoff_ms": 1 });
     broker.topic_with("t", 1, json!({ "retry_policy": policy })).await;
     broker.produce("t", "x").await;
     let short = with(wanted("t", "g", "o"), json!({ "lease_ms": 250 }));
     let first = broker.receive_with(short).await;
-    // The next comes when the lease has run out.
+    // The next delivery happens after the lease has expired.
     let second = broker.receive("t", "g", "o").await;
     broker.nack(token(&first), json!({ "reason": "too late" })).await.refused(409, "STALE_LEASE");
     broker.extend(token(&second), json!({ "lease_ms": 60_000 })).await.is(200);
@@ -195,7 +195,7 @@ async fn a_redelivery_says_how_the_one_before_ended() {
 }
 
 #[tokio::test]
-async fn a_reason_that_comes_after_the_lease_is_no_second_failure() {
+async fn a_nack_after_the_lease_expired_is_not_a_second_failure() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -222,7 +222,7 @@ async fn a_redriven_dead_letter_is_counted_and_no_longer_dead() {
 }
 
 #[tokio::test]
-async fn a_group_that_is_gone_is_gone_from_the_page() {
+async fn a_deleted_group_is_removed_from_the_page() {
     let broker = with_all().await;
     assert_eq!(metric(&broker, "driftq_backlog", "group=\"g\"").await, Some(1.0));
     broker.delete("/v1/topics/t/groups/g?confirm=g").await.is(200);
@@ -230,7 +230,7 @@ async fn a_group_that_is_gone_is_gone_from_the_page() {
 }
 
 #[tokio::test]
-async fn a_pause_and_who_takes_part_are_shown() {
+async fn pauses_and_consumers_are_reported() {
     let broker = with_all().await;
     broker.post("/v1/topics/t/groups/g/pause", json!({ "reason": "look" })).await.is(200);
     let _stream = broker.ask("POST", "/v1/consume").json(&wanted("t", "g", "o")).stream().await;
@@ -242,7 +242,7 @@ async fn a_pause_and_who_takes_part_are_shown() {
 }
 
 #[tokio::test]
-async fn what_each_shard_does_is_counted_where_it_is_served() {
+async fn commands_and_commits_are_counted_per_shard() {
     let broker = Broker::with(|config| config.shards = Some(4)).await;
     assert_eq!(metric(&broker, "driftq_shards", "").await, Some(4.0));
     broker.topic("t").await;
@@ -258,7 +258,7 @@ async fn what_each_shard_does_is_counted_where_it_is_served() {
 }
 
 #[tokio::test]
-async fn the_page_takes_no_parameters() {
+async fn the_page_accepts_no_parameters() {
     let broker = Broker::start().await;
     broker.get("/metrics?verbose=true").await.invalid("verbose");
 }

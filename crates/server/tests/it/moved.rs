@@ -1,4 +1,4 @@
-//! Storages that begin again elsewhere: restored from a backup, or copied from SQLite to PostgreSQL.
+//! Storages that continue elsewhere: restored from a backup, or copied from SQLite to PostgreSQL.
 
 use driftq_server::Server;
 use driftq_server::config::{Config, EngineConfig};
@@ -9,7 +9,7 @@ use crate::broker::{Broker, copy_of, database};
 use crate::client::Client;
 use crate::verbs::token;
 
-/// Why a server does not start on a database.
+/// The error with which a server fails to start on a database.
 async fn refused(url: &str) -> String {
     let mut config = Config::local(EngineConfig::Postgres(url.to_owned().into()));
     config.listen = ([127, 0, 0, 1], 0).into();
@@ -23,7 +23,7 @@ async fn begin(node: &Client, key: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_restore_nothing_of_before_is_taken_for_something_of_now() {
+async fn after_a_restore_older_tokens_and_ids_are_rejected() {
     let [node] = Broker::nodes::<1>(4).await;
     node.topic("t").await;
     node.produce("t", "first").await;
@@ -31,23 +31,23 @@ async fn after_a_restore_nothing_of_before_is_taken_for_something_of_now() {
     let url = node.url().to_owned();
     node.stop().await;
     let backup = copy_of(&url).await;
-    // What happens after the backup is forgotten by it.
+    // The backup does not contain what happens from here on.
     let node = Broker::on_database(&url).await;
     let second = node.produce("t", "second").await;
     let after = node.receive("t", "g", "o").await;
     let begun = begin(&node, "k").await;
     node.stop().await;
 
-    assert!(refused(&backup).await.contains("say so by `driftq mark-restored`"));
-    let restore = offline::database_restored(&backup).await.expect("nobody runs on it");
+    assert!(refused(&backup).await.contains("run `driftq mark-restored`"));
+    let restore = offline::database_restored(&backup).await.expect("no node runs on it");
     let node = Broker::on_database(&backup).await;
     for stale in [&before, &after] {
         let answer = node.ack(token(stale)).await;
         assert!([404, 409].contains(&answer.status), "{answer:?}");
     }
     let again = node.produce("t", "another").await;
-    assert_eq!(again["offset"], second["offset"], "the offset is given out again");
-    assert_ne!(again["id"], second["id"], "the id is not");
+    assert_eq!(again["offset"], second["offset"], "the offset is reused");
+    assert_ne!(again["id"], second["id"], "the id is not reused");
     let fence = begin(&node, "k").await["fence"].as_u64();
     assert!(
         fence > begun["fence"].as_u64() && fence >= Some(u64::from(restore) << 20),
@@ -57,7 +57,7 @@ async fn after_a_restore_nothing_of_before_is_taken_for_something_of_now() {
     assert!(alive.to_string().contains("stop it"), "{alive}");
 }
 
-/// Reached again at the same address, and not the same.
+/// The database is reachable again at the same address, with other content.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_database_was_restored_under_it_claims_nothing() {
     let [node] = Broker::nodes::<1>(4).await;
@@ -75,7 +75,7 @@ async fn a_node_whose_database_was_restored_under_it_claims_nothing() {
     };
     let before = epochs().await;
     for _ in 0..300 {
-        if node.get("/v1/readyz").await.json().to_string().contains("another by now") {
+        if node.get("/v1/readyz").await.json().to_string().contains("was replaced") {
             assert_eq!(epochs().await, before, "it has claimed again");
             let produce = json!({ "topic": "t", "value": "x" });
             node.post("/v1/produce", produce).await.refused(503, "UNAVAILABLE");
@@ -86,11 +86,11 @@ async fn a_node_whose_database_was_restored_under_it_claims_nothing() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    panic!("it does not say so");
+    panic!("the node does not report it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_begun_on_sqlite_is_finished_on_postgresql() {
+async fn deliveries_and_effects_begun_on_sqlite_finish_on_postgresql() {
     let broker = Broker::in_directory(|config| config.shards = Some(3)).await;
     for topic in ["a", "b", "c", "d"] {
         broker.topic(topic).await;
@@ -119,11 +119,10 @@ async fn what_was_begun_on_sqlite_is_finished_on_postgresql() {
     let copied = offline::copy(directory.path(), &url, &mut |_, _| ()).await.expect("copied");
     assert!(copied["page"] > 80 && copied["record"] > 80, "{copied:?}");
     let twice = offline::copy(directory.path(), &url, &mut |_, _| ()).await.err();
-    assert!(twice.is_some_and(|twice| twice.to_string().contains("to this database before")));
     assert!(
-        clock_records(&url).await.contains("clock_boot"),
-        "a jump of the clock would be followed"
+        twice.is_some_and(|twice| twice.to_string().contains("already copied to this database"))
     );
+    assert!(clock_records(&url).await.contains("clock_boot"), "a clock jump would be accepted");
     let serve = driftq_storage::sqlite::Sqlite::open(directory.path(), None).err();
     assert!(serve.is_some_and(|serve| serve.to_string().contains("was copied to a database")));
     let mut shards = Vec::new();
@@ -145,7 +144,9 @@ async fn what_was_begun_on_sqlite_is_finished_on_postgresql() {
     let next = node.receive("a", "g", "o").await;
     assert_eq!(next["value"], "a2");
     let refused = offline::copy(&directory.path().join("none"), &url, &mut |_, _| ()).await.err();
-    assert!(refused.is_some_and(|refused| refused.to_string().contains("holds no database")));
+    assert!(
+        refused.is_some_and(|refused| refused.to_string().contains("contains no DriftQ database"))
+    );
 }
 
 async fn clock_records(url: &str) -> String {
@@ -158,7 +159,7 @@ async fn clock_records(url: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copied_directory_is_served_again_only_as_a_restored_one() {
+async fn a_copied_directory_is_served_only_after_mark_restored() {
     let broker = Broker::in_directory(|_| ()).await;
     broker.topic("t").await;
     let directory = broker.leave_directory().await;
@@ -173,9 +174,9 @@ async fn a_copied_directory_is_served_again_only_as_a_restored_one() {
     assert!(engine.identity().restore > 0, "tokens issued before the copy would be valid in both");
 }
 
-/// While a server runs on it, and not otherwise.
+/// A directory can be copied only while no server runs on it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_that_is_served_is_not_copied() {
+async fn copying_a_served_directory_is_rejected() {
     let broker = Broker::in_directory(|_| ()).await;
     broker.topic("t").await;
     let url = database().await;
@@ -184,9 +185,9 @@ async fn a_directory_that_is_served_is_not_copied() {
     assert!(refused.to_string().contains("is in use by process"), "{refused}");
 }
 
-/// Rows that do not agree are found, while a node serves them.
+/// Inconsistent rows are detected while a node serves them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shard_is_checked_while_it_is_served() {
+async fn a_served_shard_can_be_verified() {
     let [node] = Broker::nodes::<1>(4).await;
     node.topic("t").await;
     for _ in 0..5 {
@@ -209,7 +210,7 @@ async fn a_shard_is_checked_while_it_is_served() {
     let found = problems().await;
     assert!(found.iter().any(|problem| problem.contains("its pages at 4")), "{found:?}");
     let damage = "UPDATE driftq.page SET body = set_byte(body, 9, get_byte(body, 9) # 1)";
-    client.batch_execute(damage).await.expect("a bit is turned");
+    client.batch_execute(damage).await.expect("a bit is flipped");
     assert!(problems().await.len() > found.len());
     assert!(offline::inspect(&database().await, None, &mut |_| ()).await.is_err());
 }

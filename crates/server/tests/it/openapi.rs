@@ -1,4 +1,4 @@
-//! The OpenAPI document is the committed one, and says the core's numbers.
+//! The OpenAPI document equals the committed one and has the limits of the core.
 
 use driftq_api::limits as sent;
 use driftq_api::number::{
@@ -10,30 +10,30 @@ use expect_test::expect_file;
 use serde_json::{Value, json};
 
 #[test]
-fn the_committed_document_is_the_one_the_code_makes() {
+fn the_committed_document_equals_the_generated_one() {
     let mut document = serde_json::to_string_pretty(&document()).expect("plain JSON");
     document.push('\n');
     expect_file!["../../../../docs/reference/openapi.json"].assert_eq(&document);
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_every_schema_is_used() {
+fn every_reference_resolves_and_every_schema_is_used() {
     let document = document();
     let text = document.to_string();
     let schemas = document["components"]["schemas"].as_object().expect("schemas");
     for name in schemas.keys() {
         let is_used = text.contains(&format!("\"#/components/schemas/{name}\""));
-        // It is on no route: every path may refuse a method.
+        // No route refers to it: every path may reject a method.
         assert!(is_used || name == "MethodNotAllowed", "nothing refers to {name}");
     }
     for used in text.split("\"#/").skip(1) {
-        let (place, _) = used.split_once('"').expect("a whole text");
-        assert!(document.pointer(&format!("/{place}")).is_some(), "{place} is not there");
+        let (place, _) = used.split_once('"').expect("a string");
+        assert!(document.pointer(&format!("/{place}")).is_some(), "{place} does not exist");
     }
 }
 
 #[test]
-fn no_two_operations_have_one_name() {
+fn operation_ids_are_unique() {
     let document = document();
     let paths = document["paths"].as_object().expect("paths").values();
     let operations = paths.flat_map(|path| path.as_object().expect("operations").values());
@@ -46,9 +46,9 @@ fn no_two_operations_have_one_name() {
 }
 
 #[test]
-fn its_settings_are_those_of_the_core_with_their_defaults() {
+fn its_settings_and_defaults_equal_those_of_the_core() {
     let mut of_core = serde_json::to_value(Settings::default()).expect("plain");
-    // Two settings are stored under other words.
+    // Two settings are stored under other names.
     let stored = of_core.as_object_mut().expect("settings");
     assert_eq!(stored.remove("keyless"), Some(json!("partition_0")));
     assert_eq!(stored.remove("groups"), Some(json!("open")));
@@ -69,7 +69,7 @@ fn its_settings_are_those_of_the_core_with_their_defaults() {
 }
 
 #[test]
-fn its_bounds_are_those_of_the_core() {
+fn its_limits_equal_those_of_the_core() {
     let document = document();
     let schema = |name: &str| -> &Value { &document["components"]["schemas"][name] };
     let bounds = [

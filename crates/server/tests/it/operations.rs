@@ -1,4 +1,4 @@
-//! Nodes and shards, as people see and move them.
+//! Administration of nodes and shards.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,13 +16,13 @@ async fn list(node: &Client, what: &str) -> Vec<Value> {
     listed[what].as_array().expect("a list").clone()
 }
 
-/// How a node shows itself.
+/// The node in its own list.
 async fn shown(node: &Client) -> Value {
     let nodes = list(node, "nodes").await;
-    nodes.into_iter().find(|node| node["here"] == true).expect("it knows itself")
+    nodes.into_iter().find(|node| node["here"] == true).expect("a node lists itself")
 }
 
-/// How many shards each address has.
+/// Number of shards per address.
 async fn loads(node: &Client) -> BTreeMap<String, usize> {
     let mut loads = BTreeMap::new();
     for shard in list(node, "shards").await.iter().filter(|shard| shard["state"] == "held") {
@@ -46,7 +46,7 @@ fn address(node: &Client) -> String {
     format!("http://{}", node.address())
 }
 
-/// Every shard is with one of two nodes, evenly.
+/// Two nodes with an equal number of shards.
 async fn two() -> [Broker; 2] {
     let nodes = Broker::nodes::<2>(SHARDS).await;
     until("an even spread", async || {
@@ -57,7 +57,7 @@ async fn two() -> [Broker; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_and_shards_are_shown_by_every_node() {
+async fn every_node_lists_all_nodes_and_shards() {
     let [one, two] = two().await;
     for (asked, other) in [(&one, &two), (&two, &one)] {
         let here = shown(asked).await;
@@ -98,13 +98,13 @@ async fn nodes_and_shards_are_shown_by_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_drained_serves_nothing_and_still_answers() {
+async fn a_drained_node_serves_no_shards_and_still_answers() {
     let [one, two] = two().await;
     one.topic("t").await;
     one.produce("t", "x").await;
     let held = two.receive("t", "g", "o").await;
     let path = format!("/v1/nodes/{}", shown(&two).await["node"].as_str().expect("an id"));
-    // Any node can be asked.
+    // Any node accepts the request.
     let drained = one.post(format!("{path}/drain"), json!({})).await.is(200);
     assert_eq!(drained["state"], "drained");
     until("all shards are with the other", async || {
@@ -114,7 +114,7 @@ async fn a_node_that_is_drained_serves_nothing_and_still_answers() {
     assert_eq!(shown(&two).await["state"], "drained");
     assert_eq!(two.get("/v1/readyz").await.status, 200);
     two.ack(token(&held)).await.is(204);
-    // One must be left that takes shards.
+    // At least one node must accept shards.
     let last = format!("/v1/nodes/{}/drain", shown(&one).await["node"].as_str().expect("an id"));
     two.post(last, json!({})).await.refused(409, "FAILED_PRECONDITION");
     two.post(format!("{path}/undrain"), json!({})).await.is(200);
@@ -123,11 +123,11 @@ async fn a_node_that_is_drained_serves_nothing_and_still_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shard_that_is_moved_stays_until_its_node_goes() {
+async fn a_moved_shard_stays_until_its_node_stops() {
     let [one, two] = two().await;
     let node = shown(&two).await["node"].clone();
     let shards = list(&one, "shards").await;
-    let moved = shards.iter().find(|shard| shard["node"] != node).expect("one of the other");
+    let moved = shards.iter().find(|shard| shard["node"] != node).expect("a shard elsewhere");
     let path = format!("/v1/shards/{}/move", moved["shard"]);
     let put = one.post(&path, json!({ "node": node })).await.is(200);
     assert_eq!(put["pinned_to"], node);
@@ -151,7 +151,7 @@ async fn a_shard_that_is_moved_stays_until_its_node_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_refused() {
+async fn unknown_nodes_and_shards_are_rejected() {
     let [one] = Broker::nodes::<1>(SHARDS).await;
     for (path, kind) in [
         ("/v1/nodes/n_00000000000000ff/drain", "node"),
@@ -169,7 +169,7 @@ async fn what_is_not_there_is_refused() {
 }
 
 #[tokio::test]
-async fn where_there_is_one_node_there_is_nothing_to_show() {
+async fn node_and_shard_routes_are_rejected_on_a_single_node() {
     let broker = Broker::in_memory().await;
     for path in ["/v1/nodes", "/v1/shards"] {
         broker.get(path).await.refused(409, "FAILED_PRECONDITION");
@@ -179,9 +179,9 @@ async fn where_there_is_one_node_there_is_nothing_to_show() {
     broker.post("/v1/shards/0/move", json!({})).await.refused(409, "FAILED_PRECONDITION");
 }
 
-/// Both at one address, by a mistake in their configuration.
+/// Both nodes are configured with one address by mistake.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_second_of_two_at_one_address_stands_aside_and_says_so() {
+async fn the_second_node_at_an_address_serves_nothing_and_reports_it() {
     let [one] = Broker::nodes::<1>(SHARDS).await;
     let same = address(&one);
     let two = one.another_with(|config| config.advertise = Some(same.clone())).await;

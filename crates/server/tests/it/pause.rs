@@ -1,4 +1,4 @@
-//! A group that is paused: nothing new goes out, what is out may come in.
+//! A paused group receives nothing new, and its leased messages can be settled.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ async fn paused_while_one_is_held() -> (Broker, serde_json::Value) {
 }
 
 #[tokio::test]
-async fn a_pause_says_who_and_why() {
+async fn a_pause_records_by_and_reason() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.put(GROUP, json!({})).await.is(201);
@@ -39,7 +39,7 @@ async fn a_pause_says_who_and_why() {
 }
 
 #[tokio::test]
-async fn a_paused_group_is_given_nothing() {
+async fn a_paused_group_receives_nothing() {
     let (broker, _) = paused_while_one_is_held().await;
     assert!(broker.receive_now("t", "g", "o").await.is_empty());
     assert_eq!(broker.group("t", "g").await["partitions"][0]["blocked"], "paused");
@@ -48,7 +48,7 @@ async fn a_paused_group_is_given_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_out_may_be_acked_nacked_and_extended_while_paused() {
+async fn leased_messages_can_be_settled_and_extended_while_paused() {
     let (broker, held) = paused_while_one_is_held().await;
     broker.extend(token(&held), json!({ "lease_ms": 60_000 })).await.is(200);
     broker.nack(token(&held), json!({ "delay_ms": 0 })).await.is(204);
@@ -59,7 +59,7 @@ async fn what_is_out_may_be_acked_nacked_and_extended_while_paused() {
 }
 
 #[tokio::test]
-async fn a_stream_stays_open_while_paused_and_goes_on_after() {
+async fn a_stream_stays_open_during_a_pause() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let mut stream = broker.ask("GET", "/v1/consume?topic=t&group=g&owner=o").stream().await;
@@ -73,7 +73,7 @@ async fn a_stream_stays_open_while_paused_and_goes_on_after() {
 }
 
 #[tokio::test]
-async fn waiting_in_a_pause_uses_up_no_attempt() {
+async fn a_pause_uses_up_no_attempts() {
     let broker = Broker::start().await;
     let policy = json!({ "max_attempts": 2, "backoff_ms": 0, "max_backoff_ms": 0 });
     broker.topic_with("t", 1, json!({ "retry_policy": policy })).await;
@@ -92,7 +92,7 @@ async fn waiting_in_a_pause_uses_up_no_attempt() {
 }
 
 #[tokio::test]
-async fn a_pause_ends_by_itself_when_it_has_an_end() {
+async fn a_pause_ends_at_its_end_time() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let receipt = broker.produce("t", "x").await;
@@ -118,14 +118,14 @@ async fn a_pause_survives_a_restart() {
     let before = broker.group("t", "g").await;
     let broker = broker.restart().await;
     assert_eq!(broker.group("t", "g").await["paused"], before["paused"]);
-    assert_eq!(broker.receive("t", "other", "o").await["value"], "x", "it is there to be read");
+    assert_eq!(broker.receive("t", "other", "o").await["value"], "x", "it is available");
     assert!(broker.receive_now("t", "g", "o").await.is_empty());
     broker.post(format!("{GROUP}/resume"), json!({})).await.is(200);
     broker.receive("t", "g", "o").await;
 }
 
 #[tokio::test]
-async fn a_long_reason_is_cut_and_not_refused() {
+async fn a_long_reason_is_truncated_not_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.put(GROUP, json!({})).await.is(201);

@@ -1,4 +1,4 @@
-//! Looking at messages without touching them.
+//! Peeking at messages.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn values(messages: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn messages_are_shown_by_partition_and_offset() {
+async fn messages_are_returned_by_partition_and_offset() {
     let broker = Broker::start().await;
     broker.topic_with("t", 2, json!({})).await;
     for (partition, value) in [(1, "c"), (0, "a"), (1, "d"), (0, "b")] {
@@ -39,7 +39,7 @@ async fn messages_are_shown_by_partition_and_offset() {
 }
 
 #[tokio::test]
-async fn a_message_is_shown_as_it_was_produced() {
+async fn a_message_is_returned_as_produced() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let envelope = json!({ "run_id": "run_1", "tenant_id": "acme" });
@@ -64,7 +64,7 @@ async fn a_message_is_shown_as_it_was_produced() {
 }
 
 #[tokio::test]
-async fn messages_are_found_by_what_they_say() {
+async fn messages_can_be_filtered_by_their_fields() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let cases = [
@@ -86,7 +86,7 @@ async fn messages_are_found_by_what_they_say() {
 }
 
 #[tokio::test]
-async fn messages_are_found_by_their_time() {
+async fn messages_can_be_filtered_by_time() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -119,7 +119,7 @@ async fn in_every_state(broker: &Client) {
 }
 
 #[tokio::test]
-async fn a_group_has_its_own_view() {
+async fn the_state_of_a_message_is_that_of_the_group() {
     let broker = Broker::start().await;
     in_every_state(&broker).await;
     let all = peek(&broker, "group=g").await;
@@ -135,13 +135,13 @@ async fn a_group_has_its_own_view() {
     for silent in [0, 3, 4] {
         assert_eq!(all[silent].get("next_attempt_at"), None, "{}", all[silent]);
     }
-    assert_eq!(peek(&broker, "").await[1].get("state"), None, "nobody's view");
+    assert_eq!(peek(&broker, "").await[1].get("state"), None, "no state without a group");
     broker.put("/v1/topics/t/groups/other", json!({})).await.is(201);
     assert_eq!(peek(&broker, "group=other&state=ready").await.len(), 5);
 }
 
 #[tokio::test]
-async fn looking_changes_nothing() {
+async fn a_peek_changes_nothing() {
     let broker = Broker::start().await;
     in_every_state(&broker).await;
     let before = broker.group("t", "g").await;
@@ -153,7 +153,7 @@ async fn looking_changes_nothing() {
 }
 
 #[tokio::test]
-async fn messages_come_in_pages() {
+async fn messages_are_returned_in_pages() {
     let broker = Broker::start().await;
     broker.topic_with("t", 2, json!({})).await;
     for (partition, value) in [(0, "a"), (0, "b"), (0, "c"), (1, "d"), (1, "e")] {
@@ -173,7 +173,7 @@ async fn messages_come_in_pages() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_looked_for_is_refused() {
+async fn invalid_filters_are_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for query in [
@@ -192,7 +192,7 @@ async fn what_cannot_be_looked_for_is_refused() {
         assert_eq!(answer.status, 400, "{query}: {answer:?}");
         answer.refused(400, "INVALID_ARGUMENT");
     }
-    let answer = broker.get(format!("{PEEK}?group=nobody")).await;
+    let answer = broker.get(format!("{PEEK}?group=absent")).await;
     assert_eq!(answer.refused(404, "NOT_FOUND")["kind"], "group");
     broker.put("/v1/topics/t/groups/g", json!({})).await.is(201);
     broker.get(format!("{PEEK}?group=g&state=dead")).await.refused(400, "INVALID_ARGUMENT");
@@ -200,7 +200,7 @@ async fn what_cannot_be_looked_for_is_refused() {
     assert_eq!(answer.refused(404, "NOT_FOUND")["kind"], "topic");
 }
 
-/// More than one call may look at, and the last of them has a key.
+/// More messages than one call scans; the last has a key.
 async fn many(broker: &Client) {
     broker.topic("t").await;
     let messages: Vec<_> = (0..1000).map(|_| json!({ "topic": "t", "value": "x" })).collect();
@@ -213,18 +213,18 @@ async fn many(broker: &Client) {
 }
 
 #[tokio::test]
-async fn a_page_may_be_empty_and_not_the_last() {
+async fn an_empty_page_is_not_necessarily_the_last() {
     let broker = Broker::start().await;
     many(&broker).await;
     let page = broker.get(format!("{PEEK}?key=last")).await.is(200);
     assert_eq!(page["messages"], json!([]));
-    let cursor = page["next_cursor"].as_str().expect("there is more");
+    let cursor = page["next_cursor"].as_str().expect("a next page");
     let page = broker.get(format!("{PEEK}?key=last&cursor={cursor}")).await.is(200);
     assert_eq!(page["messages"][0]["value"], "found");
 }
 
 #[tokio::test]
-async fn one_call_looks_at_no_more_than_ten_thousand() {
+async fn one_call_scans_at_most_ten_thousand_messages() {
     let broker = Broker::start().await;
     many(&broker).await;
     let page = broker.get(format!("{PEEK}?key=last")).await.is(200);

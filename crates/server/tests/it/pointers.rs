@@ -1,4 +1,4 @@
-//! Pointers over HTTP: set by a commit, found by name, listed by partition key.
+//! Pointers over HTTP: set by a commit, read by name, listed by partition key.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn pointer(partition_key: &str, location: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_commit_sets_pointers_that_can_be_found() {
+async fn a_commit_sets_pointers() {
     let broker = Broker::start().await;
     broker.topic("orders").await;
     let token = delivered(&broker, "a").await;
@@ -33,7 +33,7 @@ async fn a_commit_sets_pointers_that_can_be_found() {
     assert_eq!(none["kind"], "pointer");
     let page = broker.get(format!("{path}&limit=1")).await.is(200);
     assert_eq!(page["pointers"][0]["partition_key"], "dt=2026-11-14/h=3");
-    let cursor = page["next_cursor"].as_str().expect("there is more");
+    let cursor = page["next_cursor"].as_str().expect("a next page");
     let page = broker.get(format!("{path}&limit=1&cursor={cursor}")).await.is(200);
     assert_eq!(page["pointers"][0]["partition_key"], "dt=2026-11-15");
     assert_eq!(page.get("next_cursor"), None);
@@ -41,7 +41,7 @@ async fn a_commit_sets_pointers_that_can_be_found() {
 }
 
 #[tokio::test]
-async fn another_message_is_refused_with_what_is_there() {
+async fn another_message_is_rejected_with_the_current_pointer() {
     let broker = Broker::start().await;
     broker.topic("orders").await;
     let token = delivered(&broker, "a").await;

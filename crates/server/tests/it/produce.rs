@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::verbs::{fields, time};
 
 #[tokio::test]
-async fn a_receipt_says_where_the_message_is() {
+async fn a_receipt_has_the_position_of_the_message() {
     let broker = Broker::start().await;
     broker.topic("orders").await;
     for offset in 0..3 {
@@ -26,7 +26,7 @@ async fn a_receipt_says_where_the_message_is() {
 }
 
 #[tokio::test]
-async fn what_is_produced_is_what_is_delivered() {
+async fn a_message_is_delivered_as_produced() {
     let broker = Broker::start().await;
     broker.topic("orders").await;
     let envelope = json!({ "run_id": "run_1", "step_id": "charge", "parent_step_id": "cart",
@@ -59,7 +59,7 @@ async fn what_is_produced_is_what_is_delivered() {
 }
 
 #[tokio::test]
-async fn a_plain_message_is_delivered_plainly() {
+async fn a_message_without_envelope_is_delivered_without_one() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -91,7 +91,7 @@ async fn empty_envelope_fields_count_as_absent() {
 }
 
 #[tokio::test]
-async fn the_query_says_all_that_the_body_can() {
+async fn the_query_form_accepts_every_field_of_the_body() {
     let broker = Broker::start().await;
     broker.topic_with("t", 3, json!({})).await;
     broker.topic_with("tasks.enrich", 3, json!({})).await;
@@ -114,7 +114,7 @@ async fn the_query_says_all_that_the_body_can() {
 }
 
 #[tokio::test]
-async fn a_query_has_aliases_but_not_beside_their_names() {
+async fn a_query_alias_and_its_name_cannot_be_combined() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let query = "topic=t&value=x&tenant=acme&idem_key=i&deadline_rfc3339=2999-12-21T12:00:00Z";
@@ -154,7 +154,7 @@ async fn a_message_needs_a_topic_and_one_value() {
     for body in bad {
         broker.post("/v1/produce", body).await.refused(400, "INVALID_ARGUMENT");
     }
-    // A name no topic can have: malformed, or simply not there.
+    // An invalid name is either malformed or unknown.
     for topic in ["", "a b", "ü"] {
         let answer = broker.post("/v1/produce", json!({ "topic": topic, "value": "x" })).await;
         assert!([400, 404].contains(&answer.status), "{topic}: {answer:?}");
@@ -166,7 +166,7 @@ async fn a_message_needs_a_topic_and_one_value() {
 }
 
 #[tokio::test]
-async fn bytes_travel_as_base64_and_text_as_text() {
+async fn bytes_are_sent_as_base64_and_text_as_text() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for (digits, shown) in [
@@ -187,7 +187,7 @@ async fn bytes_travel_as_base64_and_text_as_text() {
 }
 
 #[tokio::test]
-async fn any_text_comes_back_as_it_was() {
+async fn any_text_is_delivered_unchanged() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for value in ["\0", "line\nbreak", "\u{1f600} \"quoted\" \\ \u{7f}", " ", "null"] {
@@ -200,7 +200,7 @@ async fn any_text_comes_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_key_always_goes_to_the_same_partition() {
+async fn a_key_always_maps_to_the_same_partition() {
     let broker = Broker::start().await;
     broker.topic_with("three", 3, json!({})).await;
     broker.topic_with("four", 4, json!({})).await;
@@ -247,7 +247,7 @@ async fn an_override_must_be_a_partition_of_the_final_topic() {
 }
 
 #[tokio::test]
-async fn a_message_goes_to_its_target_topic() {
+async fn a_message_is_stored_in_its_target_topic() {
     let broker = Broker::start().await;
     broker.topic("orders").await;
     broker.topic("orders.eu").await;
@@ -257,7 +257,7 @@ async fn a_message_goes_to_its_target_topic() {
     assert_eq!(broker.show("orders").await["messages"], 0);
     assert_eq!(broker.receive("orders.eu", "g", "o").await["id"], receipt["id"]);
     let same = broker.produce_with("orders", "x", json!({ "target_topic": "orders" })).await;
-    assert_eq!(same.get("final_topic"), None, "only when it differs");
+    assert_eq!(same.get("final_topic"), None, "only if it differs");
     let lost =
         json!({ "topic": "orders", "value": "x", "envelope": { "target_topic": "nowhere" } });
     let body = broker.post("/v1/produce", lost).await.refused(404, "NOT_FOUND");
@@ -265,7 +265,7 @@ async fn a_message_goes_to_its_target_topic() {
 }
 
 #[tokio::test]
-async fn a_deadline_that_has_passed_is_refused() {
+async fn a_passed_deadline_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for deadline in
@@ -292,7 +292,7 @@ async fn a_deadline_that_has_passed_is_refused() {
 }
 
 #[tokio::test]
-async fn a_deadline_keeps_milliseconds_and_no_more() {
+async fn a_deadline_has_millisecond_precision() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce_with("t", "x", json!({ "deadline": "2999-12-21T12:00:00.123999+02:00" })).await;
@@ -301,7 +301,7 @@ async fn a_deadline_keeps_milliseconds_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_retry_policy_needs_attempts() {
+async fn a_retry_policy_requires_max_attempts() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let good = [
@@ -335,7 +335,7 @@ async fn a_retry_policy_needs_attempts() {
 }
 
 #[tokio::test]
-async fn a_trace_travels_with_the_message() {
+async fn trace_headers_are_delivered_with_the_message() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -364,7 +364,7 @@ async fn a_trace_travels_with_the_message() {
 }
 
 #[tokio::test]
-async fn an_all_zero_trace_is_not_well_formed() {
+async fn an_all_zero_trace_is_ignored() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for bad in [
@@ -378,7 +378,7 @@ async fn an_all_zero_trace_is_not_well_formed() {
     }
 }
 
-/// A produce body with one text of that many bytes.
+/// A produce body with one text of this many bytes.
 fn sized(field: &str, bytes: usize) -> Value {
     let text = "x".repeat(bytes);
     match field {
@@ -441,7 +441,7 @@ async fn an_idempotency_key_has_no_control_characters() {
 }
 
 #[tokio::test]
-async fn the_checks_come_in_the_order_of_the_contract() {
+async fn checks_run_in_the_order_of_the_contract() {
     let broker = Broker::start().await;
     broker.topic_with("t", 1, json!({ "max_backlog_messages": 1 })).await;
     let past = "2025-12-21T12:00:00Z";

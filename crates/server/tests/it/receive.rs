@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::verbs::{fields, time, token, wanted, with};
 
 #[tokio::test]
-async fn a_poll_answers_when_something_is_there() {
+async fn a_poll_returns_when_a_message_arrives() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let poll = tokio::spawn(broker.ask("POST", "/v1/receive").json(&wanted("t", "g", "o")).send());
@@ -19,7 +19,7 @@ async fn a_poll_answers_when_something_is_there() {
 }
 
 #[tokio::test]
-async fn a_poll_takes_one_unless_it_says_more_and_does_not_wait_for_more() {
+async fn a_poll_returns_one_message_by_default_and_does_not_wait_for_more() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for number in 0..5 {
@@ -37,11 +37,11 @@ async fn a_poll_takes_one_unless_it_says_more_and_does_not_wait_for_more() {
 }
 
 #[tokio::test]
-async fn a_poll_without_anything_answers_empty_after_its_wait() {
+async fn a_poll_without_messages_returns_empty_after_wait_ms() {
     let broker = Broker::in_memory().await;
     broker.topic("t").await;
     broker.put("/v1/topics/t/groups/g", json!({})).await.is(201);
-    // From here on time passes as soon as everybody waits.
+    // From here on, time advances as soon as every task waits.
     tokio::time::pause();
     for (more, seconds) in [(json!({}), 20), (json!({ "wait_ms": 3_000 }), 3)] {
         let began = tokio::time::Instant::now();
@@ -53,7 +53,7 @@ async fn a_poll_without_anything_answers_empty_after_its_wait() {
 }
 
 #[tokio::test]
-async fn a_poll_has_edges() {
+async fn max_and_wait_ms_have_limits() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -71,7 +71,7 @@ async fn a_poll_has_edges() {
 }
 
 #[tokio::test]
-async fn a_poll_may_be_a_query() {
+async fn a_poll_accepts_the_query_form() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -82,7 +82,7 @@ async fn a_poll_may_be_a_query() {
 }
 
 #[tokio::test]
-async fn the_lease_is_the_topics_unless_the_poll_says_otherwise() {
+async fn lease_ms_defaults_to_that_of_the_topic() {
     let broker = Broker::start().await;
     broker.topic_with("t", 1, json!({ "lease_ms": 5_000 })).await;
     broker.produce("t", "a").await;
@@ -98,7 +98,7 @@ async fn the_lease_is_the_topics_unless_the_poll_says_otherwise() {
 }
 
 #[tokio::test]
-async fn a_poll_whose_client_went_takes_nothing() {
+async fn a_poll_whose_client_disconnected_leases_nothing() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let body = with(wanted("t", "g", "gone"), json!({ "wait_ms": 60_000 }));
@@ -106,7 +106,7 @@ async fn a_poll_whose_client_went_takes_nothing() {
     broker.put("/v1/topics/t/groups/g", json!({})).await;
     broker.until_group("t", "g", "the poll", |group| group["consumers"][0].is_object()).await;
     poll.abort();
-    broker.until_group("t", "g", "nobody", |group| group["consumers"] == json!([])).await;
+    broker.until_group("t", "g", "no consumer", |group| group["consumers"] == json!([])).await;
     broker.produce("t", "x").await;
     let delivery = broker.receive("t", "g", "next").await;
     assert_eq!(delivery["attempts"], 1);
@@ -114,7 +114,7 @@ async fn a_poll_whose_client_went_takes_nothing() {
 }
 
 #[tokio::test]
-async fn many_polls_share_the_work() {
+async fn concurrent_polls_receive_different_messages() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let polls: Vec<_> = (0..10)

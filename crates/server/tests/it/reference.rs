@@ -1,9 +1,11 @@
-//! The reference page and the OpenAPI document say the same: routes, fields, statuses, errors, both ways.
+//! The reference page and the OpenAPI document agree on routes, fields, statuses and errors, in
+//! both directions.
 //!
-//! How the page is read: a route is a heading `` `POST /v1/ack` ``. Below it, `field` and `parameter` tables
-//! say what is sent, JSON what is answered, lines that begin with `Query form`, `Answers` and `Refuses with`
-//! the rest. An object is shown with all its fields, or left out: in JSON as `{ "…": … }`, in a table as
-//! one row. What is left out somewhere is shown somewhere else. In JSON a text beside objects is a remark.
+//! How the page is parsed: a route is a heading `` `POST /v1/ack` ``. Below it, `field` and
+//! `parameter` tables list the request, JSON blocks the response, and lines that begin with `Query
+//! form`, `Answers` and `Refuses with` the rest. An object is shown with all its fields or omitted:
+//! in JSON as `{ "…": … }`, in a table as one row. An object omitted in one section must be shown
+//! in another. In JSON, a text next to objects is a remark.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +26,7 @@ fn names<'a>(of: impl IntoIterator<Item = &'a str>) -> Names {
     of.into_iter().map(str::to_owned).collect()
 }
 
-/// A part of the page, from its heading to the next.
+/// A section of the page, from its heading to the next.
 struct Section {
     heading: &'static str,
     text: &'static str,
@@ -40,7 +42,7 @@ fn sections() -> Vec<Section> {
 }
 
 impl Section {
-    /// First cells of the rows of the tables whose first column is called `head`.
+    /// First cells of the rows of all tables whose first column is `head`.
     fn rows(&self, head: &str) -> Vec<&'static str> {
         let mut is_meant = false;
         let mut rows = Vec::new();
@@ -55,7 +57,7 @@ impl Section {
         rows
     }
 
-    /// The paragraph that begins like this.
+    /// The paragraph with this beginning.
     fn paragraph(&self, beginning: &str) -> &'static str {
         let begin = |paragraph: &&str| paragraph.starts_with(beginning);
         self.text.split("\n\n").map(str::trim).find(begin).unwrap_or_default()
@@ -65,7 +67,7 @@ impl Section {
         self.rows(head).into_iter().flat_map(ticked).collect()
     }
 
-    /// What is answered, by dotted name; and the names of objects that are left out.
+    /// The fields of the response by dotted name, and the names of the omitted objects.
     fn answered(&self) -> (Names, Names) {
         let (mut shown, mut left_out) = (Names::new(), Names::new());
         for block in self.text.split("```json\n").skip(1) {
@@ -93,7 +95,7 @@ fn dotted(value: &Value, at: &str, shown: &mut Names, left_out: &mut Names) {
     }
 }
 
-/// The document, and which of its objects the page has shown or only named.
+/// The document, and the objects the page has shown or only named.
 struct Compared {
     document: Value,
     shown: Names,
@@ -101,14 +103,14 @@ struct Compared {
 }
 
 impl Compared {
-    /// The fields of a schema in any of its shapes, and what those are called.
+    /// The fields of a schema in all its variants, and the names of those variants.
     fn fields(&self, schema: &Value) -> (BTreeMap<String, Vec<Value>>, Names) {
         let mut fields: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         let mut called = Names::new();
         let mut rest = vec![schema.clone()];
         while let Some(schema) = rest.pop() {
             let name = schema["$ref"].as_str().and_then(|of| of.rsplit('/').next());
-            // Errors have a table, and a test of their own.
+            // Errors have their own table and their own test.
             if let Some(name) = name.filter(|name| *name != "Error") {
                 let referred = self.document["components"]["schemas"][name].clone();
                 if referred["properties"].is_object() {
@@ -127,7 +129,7 @@ impl Compared {
         (fields, called)
     }
 
-    /// The names the page must have for what `schemas` are, of which it has `page` and leaves out `left_out`.
+    /// The names the page must have for `schemas`, given that it has `page` and omits `left_out`.
     fn expect(&mut self, schemas: &[Value], at: &str, page: &Names, left_out: &Names) -> Names {
         let mut expected = Names::new();
         for schema in schemas {
@@ -162,7 +164,7 @@ fn operations(document: &Value) -> Vec<(String, Value)> {
     all
 }
 
-/// Codes of the errors that an operation may answer with.
+/// Error codes of an operation.
 fn codes(operation: &Value) -> Names {
     let text = operation["responses"].to_string();
     let is_there = |code: &ErrorCode| text.contains(&format!("/{}\"", code.schema_name()));
@@ -173,7 +175,7 @@ fn word(code: ErrorCode) -> String {
     serde_json::to_value(code).expect("a word").as_str().expect("a word").to_owned()
 }
 
-/// The section of each operation; `GET POST /v1/consume` is the section of two.
+/// The section of each operation; `GET POST /v1/consume` is a section of two.
 fn routes() -> BTreeMap<String, Section> {
     let mut routes = BTreeMap::new();
     for section in sections() {
@@ -191,7 +193,7 @@ fn routes() -> BTreeMap<String, Section> {
 }
 
 #[test]
-fn the_page_has_every_route_and_no_other() {
+fn the_page_has_exactly_the_existing_routes() {
     let document = document();
     let of_document: Names = operations(&document).into_iter().map(|(route, _)| route).collect();
     let of_page: Names = routes().into_keys().collect();
@@ -199,7 +201,7 @@ fn the_page_has_every_route_and_no_other() {
 }
 
 #[test]
-fn what_is_sent_and_answered_is_the_same_on_the_page_and_in_the_document() {
+fn requests_and_responses_on_the_page_match_the_document() {
     let document = document();
     let routes = routes();
     let mut compared =
@@ -211,7 +213,7 @@ fn what_is_sent_and_answered_is_the_same_on_the_page_and_in_the_document() {
         let of_page = section.fields("field");
         let expected = compared.expect(std::slice::from_ref(&body), "", &of_page, &nothing);
         if !body.is_null() {
-            assert_eq!(of_page, expected, "{route}: what is sent as JSON");
+            assert_eq!(of_page, expected, "{route}: request body");
         }
 
         let parameters = operation["parameters"].as_array().expect("there is always one");
@@ -227,7 +229,7 @@ fn what_is_sent_and_answered_is_the_same_on_the_page_and_in_the_document() {
             }
             listed => ticked(listed),
         };
-        assert_eq!(of_page, query, "{route}: what is sent in the query");
+        assert_eq!(of_page, query, "{route}: query parameters");
         for header in of_kind("header") {
             assert!(ticked(section.text).contains(header), "{route}: {header}");
         }
@@ -244,34 +246,34 @@ fn what_is_sent_and_answered_is_the_same_on_the_page_and_in_the_document() {
             .collect();
         let (of_page, left_out) = section.answered();
         let mut expected = compared.expect(&bodies, "", &of_page, &left_out);
-        // Below a map everything is an example, and bytes stand where text does.
+        // Entries of a map are examples, and `value_base64` is documented with `value`.
         expected.extend(of_page.iter().filter(|name| name.contains("routing.meta.")).cloned());
         expected.retain(|name| !name.ends_with("value_base64"));
-        assert_eq!(of_page, expected, "{route}: what is answered");
+        assert_eq!(of_page, expected, "{route}: response");
     }
     let settings = sections().into_iter().find(|section| section.heading == "Settings");
     let of_page = settings.expect("a section").fields("setting");
     let schema = serde_json::json!({ "$ref": "#/components/schemas/Settings" });
     let expected = compared.expect(&[schema], "", &of_page, &Names::new());
     assert_eq!(of_page, expected, "settings");
-    // They look the same wherever they are.
+    // Settings are the same everywhere.
     compared.shown.extend(names(["SettingsPatch"]));
     let never: Vec<&String> = compared.named.difference(&compared.shown).collect();
-    assert!(never.is_empty(), "left out everywhere: {never:?}");
+    assert!(never.is_empty(), "omitted everywhere: {never:?}");
 }
 
 #[test]
-fn what_is_refused_is_the_same_on_the_page_and_in_the_document() {
+fn errors_of_each_route_on_the_page_match_the_document() {
     let document = document();
     let operations = operations(&document);
-    // What is not ready says so in a way of its own.
+    // Readiness has its own error format.
     let others = operations.iter().filter(|(route, _)| route != "GET /v1/readyz");
     let of_all: Vec<Names> = others.map(|(_, of)| codes(of)).collect();
     let everywhere = sections().into_iter().find(|section| section.heading == "Errors");
     let everywhere = ticked(everywhere.expect("a section").paragraph("Any route"));
     let is_shared = |code: &&String| of_all.iter().all(|of| of.contains(*code));
     let shared: Names = of_all[0].iter().filter(is_shared).cloned().collect();
-    // A method that a path does not have is no operation.
+    // An unsupported method is not an operation.
     let also: Names = names(["METHOD_NOT_ALLOWED"]);
     assert_eq!(everywhere, &shared | &also, "on every route");
     let routes = routes();
@@ -283,7 +285,7 @@ fn what_is_refused_is_the_same_on_the_page_and_in_the_document() {
 }
 
 #[test]
-fn the_table_of_errors_is_that_of_the_document() {
+fn the_error_table_matches_the_document() {
     let document = document();
     let section = sections().into_iter().find(|section| section.heading == "Errors");
     let mut of_page = Vec::new();

@@ -1,4 +1,4 @@
-//! A server that starts again knows everything it ever acknowledged.
+//! A restarted server has everything it ever acknowledged.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::verbs::{time, token};
 
 #[tokio::test]
-async fn topics_groups_and_settings_are_as_they_were() {
+async fn topics_groups_and_settings_survive_a_restart() {
     let broker = Broker::durable().await;
     broker.topic_with("t", 2, json!({ "lease_ms": 60_000, "unkeyed": "spread" })).await;
     broker.produce("t", "a").await;
@@ -28,7 +28,7 @@ async fn topics_groups_and_settings_are_as_they_were() {
 }
 
 #[tokio::test]
-async fn keys_are_still_taken() {
+async fn idempotency_keys_survive_a_restart() {
     let broker = Broker::durable().await;
     broker.topic("t").await;
     let key = json!({ "idempotency_key": "k" });
@@ -42,7 +42,7 @@ async fn keys_are_still_taken() {
 }
 
 #[tokio::test]
-async fn attempts_errors_and_delays_are_kept() {
+async fn attempts_errors_and_delays_survive_a_restart() {
     let broker = Broker::durable().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -58,7 +58,7 @@ async fn attempts_errors_and_delays_are_kept() {
 }
 
 #[tokio::test]
-async fn envelope_trace_and_bytes_are_kept() {
+async fn envelope_trace_and_bytes_survive_a_restart() {
     let broker = Broker::durable().await;
     broker.topic("t").await;
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -76,7 +76,7 @@ async fn envelope_trace_and_bytes_are_kept() {
 }
 
 #[tokio::test]
-async fn what_was_settled_stays_settled_and_repeats_are_known() {
+async fn settled_messages_stay_settled_after_a_restart() {
     let broker = Broker::durable().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -91,7 +91,7 @@ async fn what_was_settled_stays_settled_and_repeats_are_known() {
 }
 
 #[tokio::test]
-async fn what_was_deleted_stays_deleted() {
+async fn deleted_topics_and_groups_stay_deleted_after_a_restart() {
     let broker = Broker::durable().await;
     for topic in ["t", "u"] {
         broker.topic(topic).await;
@@ -106,7 +106,7 @@ async fn what_was_deleted_stays_deleted() {
 }
 
 #[tokio::test]
-async fn ids_and_offsets_are_never_given_twice() {
+async fn ids_and_offsets_are_never_reused_after_a_restart() {
     let broker = Broker::durable().await;
     broker.topic("t").await;
     let first = broker.produce("t", "x").await;
@@ -122,17 +122,17 @@ async fn ids_and_offsets_are_never_given_twice() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_stopped_has_let_go_of_its_directory() {
+async fn a_stopped_server_has_released_its_directory() {
     let data = tempfile::TempDir::new().expect("a directory of its own");
     let mut config = Config::local(EngineConfig::Sqlite(data.path().to_owned()));
     config.listen = ([127, 0, 0, 1], 0).into();
     for _ in 0..10 {
-        Server::start(config.clone()).await.expect("nobody has it").stop().await;
+        Server::start(config.clone()).await.expect("the directory is not locked").stop().await;
     }
 }
 
 #[tokio::test]
-async fn a_poll_that_does_not_wait_finds_what_is_on_disk() {
+async fn a_poll_without_waiting_returns_messages_from_disk() {
     let broker = Broker::durable().await;
     broker.topic("t").await;
     broker.produce("t", "a").await;
@@ -143,7 +143,7 @@ async fn a_poll_that_does_not_wait_finds_what_is_on_disk() {
 }
 
 #[tokio::test]
-async fn polls_that_do_not_wait_find_what_is_on_disk_in_the_end() {
+async fn repeated_polls_without_waiting_return_all_messages_from_disk() {
     let broker = Broker::durable().await;
     broker.topic("t").await;
     broker.produce("t", "a").await;

@@ -1,4 +1,4 @@
-//! How long messages stay. Time is made to pass.
+//! Retention of messages, with advanced time.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn settle_all(broker: &Client, group: &str) {
     }
 }
 
-/// Lets time pass, and the shard notice.
+/// Advances the time and lets the shard react.
 async fn later(broker: &Client, seconds: u64) {
     tokio::time::advance(Duration::from_secs(seconds)).await;
     broker.produce("clock", "tick").await;
@@ -38,7 +38,7 @@ async fn three(settings: Value) -> Broker {
 }
 
 #[tokio::test]
-async fn what_every_group_has_settled_stays_for_the_retention_and_then_goes() {
+async fn messages_settled_by_every_group_are_deleted_after_retention_ms() {
     let broker = three(json!({ "retention_ms": 60_000 })).await;
     settle_all(&broker, "g").await;
     tokio::time::pause();
@@ -52,7 +52,7 @@ async fn what_every_group_has_settled_stays_for_the_retention_and_then_goes() {
 }
 
 #[tokio::test]
-async fn what_is_settled_can_be_read_again_by_a_new_group_until_it_goes() {
+async fn a_new_group_can_read_settled_messages_until_they_are_deleted() {
     let broker = three(json!({ "retention_ms": 60_000 })).await;
     settle_all(&broker, "g").await;
     tokio::time::pause();
@@ -61,7 +61,7 @@ async fn what_is_settled_can_be_read_again_by_a_new_group_until_it_goes() {
 }
 
 #[tokio::test]
-async fn what_only_a_deleted_group_held_back_goes_too() {
+async fn messages_only_a_deleted_group_held_back_are_deleted() {
     let broker = three(json!({ "retention_ms": 60_000 })).await;
     settle_all(&broker, "g").await;
     broker.put("/v1/topics/t/groups/slow", json!({})).await.is(201);
@@ -76,7 +76,7 @@ async fn what_only_a_deleted_group_held_back_goes_too() {
 }
 
 #[tokio::test]
-async fn what_some_group_has_not_settled_never_goes() {
+async fn messages_some_group_has_not_settled_are_kept() {
     let broker = three(json!({ "retention_ms": 0 })).await;
     settle_all(&broker, "fast").await;
     broker.put("/v1/topics/t/groups/slow", json!({})).await.is(201);
@@ -86,7 +86,7 @@ async fn what_some_group_has_not_settled_never_goes() {
 }
 
 #[tokio::test]
-async fn without_a_group_messages_wait() {
+async fn without_a_group_messages_are_kept() {
     let broker = three(json!({ "retention_ms": 0, "retention_bytes": 0 })).await;
     tokio::time::pause();
     later(&broker, 30 * 86_400).await;
@@ -95,7 +95,7 @@ async fn without_a_group_messages_wait() {
 }
 
 #[tokio::test]
-async fn settled_bytes_beyond_the_limit_go_earlier() {
+async fn settled_bytes_beyond_retention_bytes_are_deleted_earlier() {
     let broker = three(json!({ "retention_bytes": 0 })).await;
     settle_all(&broker, "g").await;
     tokio::time::pause();
@@ -104,7 +104,7 @@ async fn settled_bytes_beyond_the_limit_go_earlier() {
 }
 
 #[tokio::test]
-async fn dead_letters_go_when_their_time_is_over_and_only_then() {
+async fn dead_letters_are_deleted_after_dlq_retention_ms() {
     let broker = three(json!({ "dlq_retention_ms": 60_000 })).await;
     for delivery in broker.receive_now("t", "g", "o").await {
         broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
@@ -118,7 +118,7 @@ async fn dead_letters_go_when_their_time_is_over_and_only_then() {
 }
 
 #[tokio::test]
-async fn dead_letters_stay_for_ever_unless_the_topic_says_otherwise() {
+async fn dead_letters_are_kept_forever_by_default() {
     let broker = three(json!({ "retention_ms": 0 })).await;
     for delivery in broker.receive_now("t", "g", "o").await {
         broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);

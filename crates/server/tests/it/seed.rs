@@ -1,12 +1,12 @@
-//! The first contract, as its own document writes it: every endpoint, both forms, and its five flows.
-//! The flows run with today's defaults and with those they were written for.
+//! The v1 contract as its own document describes it: every endpoint, both forms, and its five
+//! flows. The flows run with the current defaults and with the v1 defaults.
 
 use serde_json::{Value, json};
 
 use crate::broker::Broker;
 use crate::verbs::fields;
 
-/// The flow, under both defaults.
+/// Runs the flow with both defaults.
 async fn both(flow: impl AsyncFn(&Broker)) {
     flow(&Broker::start().await).await;
     flow(&Broker::v1().await).await;
@@ -37,7 +37,7 @@ async fn topics_by_body_and_by_query() {
 }
 
 #[tokio::test]
-async fn unversioned_paths_are_blocked_and_methods_named() {
+async fn unversioned_paths_are_rejected_and_supported_methods_listed() {
     both(async |broker| {
         for path in ["/topics", "/produce", "/consume?topic=t1&group=g1", "/ack", "/healthz"] {
             let body = broker.get(path).await.refused(404, "NOT_FOUND");
@@ -75,7 +75,7 @@ async fn produce_by_body_and_by_query() {
 }
 
 #[tokio::test]
-async fn a_stream_item_has_the_shape_of_then() {
+async fn a_stream_item_has_the_v1_format() {
     both(async |broker| {
         broker.topic_with("t1", 2, json!({})).await;
         let envelope = json!({ "run_id": "run_123", "step_id": "step_7", "parent_step_id": "step_3",
@@ -126,7 +126,7 @@ async fn ack_and_nack_by_body_and_by_query_and_only_by_the_owner() {
 }
 
 #[tokio::test]
-async fn an_overloaded_partition_says_when_to_come_again() {
+async fn an_overloaded_partition_returns_retry_after() {
     let broker = Broker::v1().await;
     broker.topic("t1").await;
     broker.produce("t1", "a").await;
@@ -138,7 +138,7 @@ async fn an_overloaded_partition_says_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn the_defaults_of_then_are_in_force_under_their_profile() {
+async fn the_v1_profile_sets_the_v1_defaults() {
     let broker = Broker::v1().await;
     broker.topic("t1").await;
     let settings = broker.show("t1").await["settings"].clone();
@@ -169,7 +169,7 @@ async fn flow_basic_consume_and_ack() {
         broker.post_query(ack).await.is(204);
         let group = broker.group("test", "g1").await;
         assert_eq!(group["partitions"][0]["settled_through"], *offset, "the offset advances");
-        assert_eq!(group["open"], 0, "and nothing is left to deliver again");
+        assert_eq!(group["open"], 0, "nothing is redelivered");
     })
     .await;
 }
@@ -182,7 +182,7 @@ async fn flow_slow_consumer() {
         let slow = "/v1/consume?topic=test&group=g1&owner=worker-a&lease_ms=300";
         let mut slow = broker.ask("GET", slow).stream().await;
         assert_eq!(slow.next().await["attempts"], 1);
-        // It is never acked; perhaps another consumer of the group has it next.
+        // The message is never acked, and another consumer of the group may receive it.
         let other = "/v1/consume?topic=test&group=g1&owner=worker-b&lease_ms=30000";
         let mut other = broker.ask("GET", other).stream().await;
         drop(slow);
@@ -213,7 +213,7 @@ async fn flow_failure_then_success() {
         let ack = "/v1/ack?topic=test&group=g1&partition=0&offset=0&owner=worker-a";
         broker.post_query(ack).await.is(204);
         let group = broker.group("test", "g1").await;
-        assert_eq!((&group["open"], &group["backlog"]), (&json!(0), &json!(0)), "retries stop");
+        assert_eq!((&group["open"], &group["backlog"]), (&json!(0), &json!(0)), "no retries");
     })
     .await;
 }

@@ -7,7 +7,7 @@ use crate::verbs::{time, token};
 
 const SEEK: &str = "/v1/topics/t/groups/g/seek";
 
-/// Two partitions; three messages in the first, two in the second; `g` has read four and settled one.
+/// Two partitions with three and two messages, of which `g` has read four and settled one.
 async fn read_in_part() -> (Broker, Vec<Value>) {
     let broker = Broker::start().await;
     broker.topic_with("t", 2, json!({})).await;
@@ -39,7 +39,7 @@ fn generations(group: &Value) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_seek_to_the_beginning_reads_everything_again() {
+async fn a_seek_to_earliest_redelivers_everything() {
     let (broker, _) = read_in_part().await;
     let before = nexts(&broker.group("t", "g").await);
     let sought = broker.post(SEEK, json!({ "to": "earliest" })).await.is(200);
@@ -59,7 +59,7 @@ async fn a_seek_to_the_beginning_reads_everything_again() {
 }
 
 #[tokio::test]
-async fn a_seek_to_the_end_skips_the_rest() {
+async fn a_seek_to_latest_skips_the_backlog() {
     let (broker, _) = read_in_part().await;
     let sought = broker.post(SEEK, json!({ "to": "latest" })).await.is(200);
     assert_eq!(sought["redelivers"], 0);
@@ -84,11 +84,11 @@ async fn a_seek_to_an_offset_moves_one_partition() {
     assert_eq!(nexts(&after)[0], 1);
     assert_eq!(nexts(&after)[1], nexts(&before)[1]);
     assert!(generations(&after)[0] > generations(&before)[0]);
-    assert_eq!(generations(&after)[1], generations(&before)[1], "what was not named stays");
+    assert_eq!(generations(&after)[1], generations(&before)[1], "the other does not move");
 }
 
 #[tokio::test]
-async fn a_seek_past_what_is_kept_goes_to_its_edge() {
+async fn a_seek_past_the_stored_offsets_is_clamped() {
     let (broker, _) = read_in_part().await;
     let to = json!({ "to": { "partition": 0, "offset": 900 } });
     assert_eq!(broker.post(SEEK, to).await.is(200)["partitions"][0]["to"], 3);
@@ -97,7 +97,7 @@ async fn a_seek_past_what_is_kept_goes_to_its_edge() {
 }
 
 #[tokio::test]
-async fn a_seek_to_a_time_finds_the_first_of_then_or_later() {
+async fn a_seek_to_a_time_finds_the_first_message_at_or_after_it() {
     let (broker, held) = read_in_part().await;
     let first = held.iter().map(|delivery| time(&delivery["produced_at"])).min().expect("some");
     let to = json!({ "to": { "time": driftq_api::Time(first).to_string() } });
@@ -109,7 +109,7 @@ async fn a_seek_to_a_time_finds_the_first_of_then_or_later() {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_would_happen_and_moves_nothing() {
+async fn a_dry_run_reports_the_seek_and_moves_nothing() {
     let (broker, held) = read_in_part().await;
     let before = broker.group("t", "g").await;
     let sought = broker.post(SEEK, json!({ "to": "earliest", "dry_run": true })).await.is(200);
@@ -120,7 +120,7 @@ async fn a_dry_run_says_what_would_happen_and_moves_nothing() {
 }
 
 #[tokio::test]
-async fn a_group_somebody_reads_moves_only_while_it_is_paused() {
+async fn a_group_with_consumers_can_seek_only_while_paused() {
     let (broker, _) = read_in_part().await;
     let stream = broker.ask("GET", "/v1/consume?topic=t&group=g&owner=o").stream().await;
     let answer = broker.post(SEEK, json!({ "to": "earliest" })).await;
@@ -131,7 +131,7 @@ async fn a_group_somebody_reads_moves_only_while_it_is_paused() {
 }
 
 #[tokio::test]
-async fn a_seek_must_say_where_to() {
+async fn a_seek_requires_a_target() {
     let (broker, _) = read_in_part().await;
     let bad = [
         json!({}),

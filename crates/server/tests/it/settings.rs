@@ -1,4 +1,4 @@
-//! Settings of a topic: every one, its default, its edges, and what a patch does.
+//! Settings of a topic: every one with its default, its limits, and its behaviour under a patch.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ const MINUTE: u64 = 60_000;
 const YEAR: u64 = 365 * 86_400_000;
 
 #[tokio::test]
-async fn a_topic_that_says_nothing_has_the_defaults() {
+async fn a_topic_without_settings_has_the_defaults() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let settings = json!({
@@ -26,7 +26,7 @@ async fn a_topic_that_says_nothing_has_the_defaults() {
     assert_eq!(broker.show("t").await["changed_settings"], json!([]));
 }
 
-/// The last value inside and the first outside, at each end.
+/// The last valid and the first invalid value at each limit.
 fn edges() -> Vec<(&'static str, Vec<Value>, Vec<Value>)> {
     let policy = |attempts: i64, base: u64, max: u64| json!({ "max_attempts": attempts, "backoff_ms": base, "max_backoff_ms": max });
     vec![
@@ -78,7 +78,7 @@ fn edges() -> Vec<(&'static str, Vec<Value>, Vec<Value>)> {
 }
 
 #[tokio::test]
-async fn every_setting_is_taken_at_its_edge_and_refused_past_it() {
+async fn every_setting_is_accepted_at_its_limit_and_rejected_past_it() {
     let broker = Broker::start().await;
     broker.topic("patched").await;
     let mut names = 0;
@@ -106,7 +106,7 @@ async fn every_setting_is_taken_at_its_edge_and_refused_past_it() {
 }
 
 #[tokio::test]
-async fn a_refused_setting_is_named() {
+async fn a_rejected_setting_is_named() {
     let broker = Broker::start().await;
     for (setting, _, outside) in edges() {
         let body = json!({ "name": "t", "settings": { setting: outside[0] } });
@@ -117,7 +117,7 @@ async fn a_refused_setting_is_named() {
 }
 
 #[tokio::test]
-async fn a_patch_merges_and_null_goes_back_to_the_default() {
+async fn a_patch_merges_and_null_restores_the_default() {
     let broker = Broker::start().await;
     broker.topic_with("t", 2, json!({ "lease_ms": 60000, "unkeyed": "spread" })).await;
     let patch = json!({ "settings": { "max_in_flight": 64, "lease_ms": null } });
@@ -148,12 +148,12 @@ async fn partitions_cannot_be_patched() {
 }
 
 #[tokio::test]
-async fn the_edges_hold_between_settings_that_belong_together() {
+async fn limits_between_related_settings_are_checked() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let both = json!({ "max_in_flight": 100_000, "max_open": 100_000 });
     broker.patch("/v1/topics/t", json!({ "settings": both })).await.is(200);
-    // Alone it would leave fewer open than in flight.
+    // On its own, this would set max_open below max_in_flight.
     let answer = broker.patch("/v1/topics/t", json!({ "settings": { "max_open": null } })).await;
     answer.refused(400, "INVALID_ARGUMENT");
     let both = json!({ "dedupe_ttl_ms": 60_000, "effect_ttl_ms": 60_000 });
@@ -164,7 +164,7 @@ async fn the_edges_hold_between_settings_that_belong_together() {
 }
 
 #[tokio::test]
-async fn a_patched_lease_is_that_of_the_next_delivery_and_not_of_the_last() {
+async fn a_patched_lease_ms_applies_to_the_next_delivery() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "a").await;
@@ -193,7 +193,7 @@ async fn a_misspelled_group_is_not_created() {
 }
 
 #[tokio::test]
-async fn messages_without_a_key_go_round_where_the_topic_says_so() {
+async fn unkeyed_messages_are_spread_over_partitions_if_configured() {
     let broker = Broker::start().await;
     broker.topic_with("t", 3, json!({ "unkeyed": "spread" })).await;
     let mut partitions = Vec::new();
@@ -205,7 +205,7 @@ async fn messages_without_a_key_go_round_where_the_topic_says_so() {
 }
 
 #[tokio::test]
-async fn where_a_token_is_required_the_owner_alone_is_refused() {
+async fn a_topic_that_requires_tokens_rejects_settles_by_owner() {
     let broker = Broker::start().await;
     broker.topic_with("t", 1, json!({ "require_token": true })).await;
     broker.produce("t", "x").await;
@@ -231,13 +231,13 @@ async fn a_lower_limit_revokes_nothing() {
     assert_eq!(broker.group("t", "g").await["leased"], 2);
     assert!(broker.receive_now("t", "g", "o").await.is_empty());
     broker.ack(crate::verbs::token(&first)).await.is(204);
-    assert!(broker.receive_now("t", "g", "o").await.is_empty(), "one is still one too many");
+    assert!(broker.receive_now("t", "g", "o").await.is_empty(), "one is still above the limit");
     broker.ack(crate::verbs::token(&second)).await.is(204);
     assert_eq!(broker.receive_now("t", "g", "o").await.len(), 1);
 }
 
 #[tokio::test]
-async fn a_number_that_not_every_reader_keeps_is_refused() {
+async fn a_number_of_2_to_the_53_or_more_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let largest = (1_u64 << 53) - 1;
@@ -254,7 +254,7 @@ async fn a_number_that_not_every_reader_keeps_is_refused() {
 }
 
 #[tokio::test]
-async fn dead_letters_have_no_settings_of_their_own() {
+async fn dead_letter_topics_have_no_settings() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;

@@ -1,4 +1,4 @@
-//! Ack, nack, extend and settle: how they are asked and what they take.
+//! Ack, nack, extend and settle: their forms and fields.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::broker::Broker;
 use crate::client::Client;
 use crate::verbs::{fields, place, time, token, wanted, with};
 
-/// One message, held by `o` of `g`.
+/// One message, leased to `o` of `g`.
 async fn held(broker: &Client) -> Value {
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -16,7 +16,7 @@ async fn held(broker: &Client) -> Value {
 }
 
 #[tokio::test]
-async fn a_delivery_is_named_by_its_token_or_by_its_place_and_owner() {
+async fn a_delivery_is_named_by_token_or_by_position_and_owner() {
     for op in ["ack", "nack"] {
         let broker = Broker::start().await;
         let delivery = held(&broker).await;
@@ -38,7 +38,7 @@ async fn a_delivery_is_named_by_its_token_or_by_its_place_and_owner() {
 }
 
 #[tokio::test]
-async fn a_place_without_one_of_its_five_parts_is_refused() {
+async fn an_incomplete_position_is_rejected() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     for missing in ["topic", "group", "partition", "offset", "owner"] {
@@ -52,7 +52,7 @@ async fn a_place_without_one_of_its_five_parts_is_refused() {
 }
 
 #[tokio::test]
-async fn token_and_place_together_must_agree() {
+async fn token_and_position_must_match() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     for (field, other) in [("partition", json!(1)), ("offset", json!(1))] {
@@ -63,7 +63,7 @@ async fn token_and_place_together_must_agree() {
 }
 
 #[tokio::test]
-async fn token_and_topic_or_group_together_must_agree() {
+async fn token_and_topic_or_group_must_match() {
     for (field, other) in [("topic", "u"), ("group", "h")] {
         let broker = Broker::start().await;
         let delivery = held(&broker).await;
@@ -75,15 +75,15 @@ async fn token_and_topic_or_group_together_must_agree() {
 }
 
 #[tokio::test]
-async fn token_and_owner_together_must_agree() {
+async fn token_and_owner_must_match() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
-    let both = with(token(&delivery), place(&delivery, "somebody else"));
+    let both = with(token(&delivery), place(&delivery, "another worker"));
     broker.ack(both).await.refused(400, "INVALID_ARGUMENT");
 }
 
 #[tokio::test]
-async fn a_token_that_is_none_is_refused() {
+async fn an_invalid_token_is_rejected() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     let good = delivery["lease"]["token"].as_str().expect("a token");
@@ -104,7 +104,7 @@ async fn a_token_that_is_none_is_refused() {
 }
 
 #[tokio::test]
-async fn who_is_not_the_owner_is_told_so() {
+async fn another_owner_is_rejected() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     for op in ["ack", "nack", "extend"] {
@@ -119,7 +119,7 @@ async fn who_is_not_the_owner_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_partition_that_is_not_there_is_refused() {
+async fn an_unknown_partition_is_rejected() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     let named = with(place(&delivery, "o"), json!({ "partition": 1 }));
@@ -128,7 +128,7 @@ async fn a_partition_that_is_not_there_is_refused() {
 }
 
 #[tokio::test]
-async fn fields_of_one_verb_are_not_of_another() {
+async fn fields_of_another_verb_are_rejected() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     let wrong = [
@@ -148,7 +148,7 @@ async fn fields_of_one_verb_are_not_of_another() {
 }
 
 #[tokio::test]
-async fn a_nack_says_why_and_when() {
+async fn a_nack_accepts_a_reason_and_a_delay() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     broker.nack(token(&delivery), json!({ "reason": "timeout", "delay_ms": 0 })).await.is(204);
@@ -170,7 +170,7 @@ async fn a_nack_says_why_and_when() {
 }
 
 #[tokio::test]
-async fn a_long_reason_is_cut_at_a_character() {
+async fn a_long_reason_is_truncated_at_a_character_boundary() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     let reason = format!("{}ü and more", "x".repeat(1023));
@@ -207,7 +207,7 @@ async fn a_nack_without_a_delay_waits_for_the_backoff() {
 }
 
 #[tokio::test]
-async fn a_final_nack_is_a_dead_letter_at_once() {
+async fn a_final_nack_dead_letters_the_message_at_once() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     let wrong = [
@@ -243,7 +243,7 @@ async fn a_final_nack_is_a_dead_letter_at_once() {
 }
 
 #[tokio::test]
-async fn the_last_attempt_that_fails_is_a_dead_letter() {
+async fn a_failure_of_the_last_attempt_dead_letters_the_message() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let envelope = json!({ "tenant_id": "acme", "idempotency_key": "order-77",
@@ -263,7 +263,7 @@ async fn the_last_attempt_that_fails_is_a_dead_letter() {
 }
 
 #[tokio::test]
-async fn a_release_does_not_count() {
+async fn a_release_is_not_counted() {
     let broker = Broker::start().await;
     let policy = json!({ "max_attempts": 1, "backoff_ms": 60_000, "max_backoff_ms": 60_000 });
     broker.topic_with("t", 1, json!({ "retry_policy": policy })).await;
@@ -279,7 +279,7 @@ async fn a_release_does_not_count() {
     let fourth = broker.receive("t", "g", "o").await;
     assert_eq!(fourth["lease"]["attempt"], 4);
     broker.nack(token(&fourth), json!({ "release": true })).await.is(204);
-    // The fourth return in a row waits at least the backoff.
+    // The fourth release in a row waits at least for the backoff.
     let group = broker.group("t", "g").await;
     assert_eq!(group["waiting"], 1);
     let due = time(&group["partitions"][0]["next_retry_at"]) - time(&fourth["produced_at"]);
@@ -298,7 +298,7 @@ async fn a_release_may_name_a_delay() {
 }
 
 #[tokio::test]
-async fn an_extended_lease_ends_that_much_from_now() {
+async fn extend_sets_the_lease_from_the_current_time() {
     let broker = Broker::in_memory().await;
     let delivery = held(&broker).await;
     let answer = broker.extend(token(&delivery), json!({ "lease_ms": 60_000 })).await.is(200);
@@ -307,11 +307,11 @@ async fn an_extended_lease_ends_that_much_from_now() {
     let produced = time(&delivery["produced_at"]);
     let lease = time(&answer["expires_at"]) - produced;
     assert!((60_000..63_000).contains(&lease), "{lease}");
-    // As granted, if it does not say.
+    // Defaults to the granted length.
     let answer = broker.extend(place(&delivery, "o"), json!({})).await.is(200);
     let lease = time(&answer["expires_at"]) - produced;
     assert!((30_000..33_000).contains(&lease), "{lease}");
-    // It may become shorter; in the first ten seconds after a start not by as much.
+    // A lease can be shortened, but not below the grace period of ten seconds after a start.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(11)).await;
     tokio::time::resume();
@@ -321,18 +321,18 @@ async fn an_extended_lease_ends_that_much_from_now() {
 }
 
 #[tokio::test]
-async fn a_shortened_lease_ends_when_the_answer_said() {
+async fn a_shortened_lease_ends_at_the_returned_time() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     let answer = broker.extend(token(&delivery), json!({ "lease_ms": 250 })).await.is(200);
     let group = broker.until_waiting("t", "g").await;
-    // The retry is counted from the end of the lease, and comes a second later at most.
+    // The backoff starts at the end of the lease and lasts a second at most.
     let retry = time(&group["partitions"][0]["next_retry_at"]);
     assert!(retry < time(&answer["expires_at"]) + 3_000, "{group}");
 }
 
 #[tokio::test]
-async fn a_lease_is_extended_within_its_edges() {
+async fn extend_accepts_lease_ms_within_its_limits() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     for lease in [249i64, 43_200_001, 0, -1] {
@@ -345,7 +345,7 @@ async fn a_lease_is_extended_within_its_edges() {
 }
 
 #[tokio::test]
-async fn many_are_settled_at_once_each_for_itself() {
+async fn each_item_of_a_settle_batch_has_its_own_result() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for value in ["a", "b", "c", "d", "e"] {
@@ -384,7 +384,7 @@ async fn many_are_settled_at_once_each_for_itself() {
 }
 
 #[tokio::test]
-async fn one_to_a_thousand_are_settled_at_once() {
+async fn a_settle_batch_has_1_to_1000_items() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let messages: Vec<_> = (0..1000).map(|_| json!({ "topic": "t", "value": "x" })).collect();
@@ -407,7 +407,7 @@ async fn one_to_a_thousand_are_settled_at_once() {
 }
 
 #[tokio::test]
-async fn a_negative_offset_is_refused() {
+async fn a_negative_offset_is_rejected() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     for (field, value) in [("offset", -1), ("partition", -1)] {
@@ -417,7 +417,7 @@ async fn a_negative_offset_is_refused() {
 }
 
 #[tokio::test]
-async fn one_item_that_cannot_be_read_refuses_them_all() {
+async fn one_malformed_item_rejects_the_settle_batch() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     let good = json!({ "op": "ack", "token": delivery["lease"]["token"] });

@@ -1,4 +1,5 @@
-//! Several shards on one node: every request finds its shard, and what a commit produces arrives once.
+//! Several shards on one node: every request is routed to its shard, and messages a commit produces
+//! arrive once.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ async fn sharded() -> Broker {
     Broker::with(|config| config.shards = Some(SHARDS)).await
 }
 
-/// Topics whose names do not end on one shard.
+/// Topics on more than one shard.
 const TOPICS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 async fn with_topics() -> Broker {
@@ -30,7 +31,7 @@ async fn values(broker: &Client, topic: &str) -> Vec<Value> {
     messages.iter().map(|message| message["value"].clone()).collect()
 }
 
-/// Waits for what is on its way.
+/// Waits until `count` messages have arrived.
 async fn arrives(broker: &Client, topic: &str, count: usize) -> Vec<Value> {
     for _ in 0..200 {
         let values = values(broker, topic).await;
@@ -39,11 +40,11 @@ async fn arrives(broker: &Client, topic: &str, count: usize) -> Vec<Value> {
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
-    panic!("{topic} did not get {count}");
+    panic!("{topic} did not receive {count} messages");
 }
 
 #[tokio::test]
-async fn topics_of_all_shards_are_listed_and_used() {
+async fn topics_on_all_shards_can_be_listed_and_used() {
     let broker = with_topics().await;
     let listed = broker.get("/v1/topics").await.is(200);
     assert_eq!(listed["topics"], json!(TOPICS));
@@ -59,7 +60,7 @@ async fn topics_of_all_shards_are_listed_and_used() {
 }
 
 #[tokio::test]
-async fn effects_of_all_shards_are_found_and_listed() {
+async fn effects_on_all_shards_can_be_read_and_listed() {
     let broker = sharded().await;
     for number in 0..30 {
         let begin = json!({ "scope": "op/x", "key": format!("k{number}"), "on_doubt": "park" });
@@ -104,7 +105,7 @@ async fn a_commit_produces_to_every_shard_once() {
         .collect();
     assert!(statuses.contains(&"queued") && statuses.contains(&"produced"), "{statuses:?}");
     assert_eq!(broker.post("/v1/commit", commit).await.is(200)["repeated"], true);
-    // What goes from one shard to another goes in order: when the last is there, so is all before it.
+    // Messages from one shard to another arrive in order, so once the last has arrived, all have.
     broker.produce("a", "y").await;
     let delivery = broker.receive("a", "g", "o").await;
     let last: Vec<Value> =
@@ -117,7 +118,7 @@ async fn a_commit_produces_to_every_shard_once() {
 }
 
 #[tokio::test]
-async fn what_another_shard_refuses_becomes_a_dead_letter_of_the_source() {
+async fn a_message_rejected_by_another_shard_is_dead_lettered_at_the_source() {
     let broker = with_topics().await;
     broker.produce("a", "x").await;
     let delivery = broker.receive("a", "g", "o").await;
@@ -154,11 +155,11 @@ async fn what_another_shard_refuses_becomes_a_dead_letter_of_the_source() {
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
-    panic!("it did not come back");
+    panic!("it was not dead-lettered");
 }
 
 #[tokio::test]
-async fn what_was_on_its_way_arrives_after_a_restart() {
+async fn messages_in_the_outbox_arrive_after_a_restart() {
     let broker = Broker::on_disk(|config| config.shards = Some(SHARDS)).await;
     for topic in TOPICS {
         broker.topic(topic).await;
@@ -176,13 +177,13 @@ async fn what_was_on_its_way_arrives_after_a_restart() {
     }
 }
 
-/// Topics of which the second is not on the shard of the first.
+/// Two topics on different shards.
 async fn apart(broker: &Client) -> (&'static str, &'static str) {
     for to in &TOPICS[1..] {
         let routed = json!({ "topic": "a", "value": "probe", "envelope": { "target_topic": to } });
         let id = broker.post("/v1/produce", routed).await.is(200)["id"].clone();
         let local = broker.produce("a", "probe").await["id"].clone();
-        // The shard is in the id, before the topic: those of one shard begin alike.
+        // The id begins with the shard, so ids of one shard have the same prefix.
         if id.as_str().expect("an id")[..8] != local.as_str().expect("an id")[..8] {
             return ("a", to);
         }
@@ -202,7 +203,7 @@ async fn a_message_routed_to_another_shard_is_stored_once() {
         let envelope = json!({ "idempotency_key": "k", "target_topic": to });
         json!({ "topic": from, "value": value, "envelope": envelope })
     };
-    // A slip of the pen takes no key.
+    // A rejected request stores no key.
     broker.post("/v1/produce", routed("x", "nowhere")).await.refused(404, "NOT_FOUND");
     let mut wrong = routed("x", to);
     wrong["envelope"]["retry_policy"] = json!({ "max_attempts": 0 });
@@ -224,9 +225,9 @@ async fn a_message_routed_to_another_shard_is_stored_once() {
     assert_eq!(values(&broker, to).await.len(), before + 1);
 }
 
-/// The same requests as on one shard, with the same answers, wherever the topics are.
+/// The same requests get the same replies wherever the topics are stored.
 #[tokio::test]
-async fn a_message_that_is_rejected_for_good_takes_no_key_on_any_shard() {
+async fn a_rejected_message_stores_no_key_on_any_shard() {
     let broker = with_topics().await;
     for to in TOPICS {
         let full = json!({ "settings": { "max_backlog_messages": 1 } });

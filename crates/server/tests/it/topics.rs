@@ -1,4 +1,4 @@
-//! Topics: made, listed, shown, deleted.
+//! Topics: create, list, show, delete.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::verbs::{fields, time, token};
 
 #[tokio::test]
-async fn a_topic_is_made_once_and_then_exists() {
+async fn a_topic_is_created_once() {
     let broker = Broker::start().await;
     let body = json!({ "name": "orders", "partitions": 3, "settings": { "lease_ms": 60000 } });
     let created = broker.post("/v1/topics", body.clone()).await.is(201);
@@ -16,7 +16,7 @@ async fn a_topic_is_made_once_and_then_exists() {
 }
 
 #[tokio::test]
-async fn a_setting_that_is_not_named_does_not_differ() {
+async fn an_omitted_setting_is_not_compared() {
     let broker = Broker::start().await;
     broker.topic_with("orders", 3, json!({ "lease_ms": 60000 })).await;
     let exists = json!({ "status": "exists", "name": "orders", "partitions": 3 });
@@ -29,7 +29,7 @@ async fn a_setting_that_is_not_named_does_not_differ() {
 }
 
 #[tokio::test]
-async fn a_topic_of_another_shape_is_refused_and_shown() {
+async fn creating_a_different_topic_is_rejected_with_the_existing_one() {
     let broker = Broker::start().await;
     broker.topic_with("orders", 3, json!({ "lease_ms": 60000 })).await;
     let others = [
@@ -47,7 +47,7 @@ async fn a_topic_of_another_shape_is_refused_and_shown() {
 }
 
 #[tokio::test]
-async fn a_topic_without_partitions_has_one() {
+async fn partitions_default_to_one() {
     let broker = Broker::start().await;
     for (name, body) in [
         ("a", json!({ "name": "a" })),
@@ -74,7 +74,7 @@ async fn a_topic_has_1_to_1024_partitions() {
 }
 
 #[tokio::test]
-async fn a_name_is_made_of_few_letters() {
+async fn a_topic_name_has_a_limited_character_set() {
     let broker = Broker::start().await;
     let longest = "a".repeat(250);
     for name in ["a", "9", "A.b-c_d", "dlq", "sys", "dlqs.x", "xdlq.", &longest] {
@@ -93,7 +93,7 @@ async fn a_name_is_made_of_few_letters() {
 }
 
 #[tokio::test]
-async fn topics_are_listed_by_name_dead_letters_too() {
+async fn topics_are_listed_by_name_including_dead_letter_topics() {
     let broker = Broker::start().await;
     assert_eq!(broker.get("/v1/topics").await.is(200), json!({ "topics": [] }));
     for name in ["refunds", "orders", "Zebra"] {
@@ -109,7 +109,7 @@ async fn topics_are_listed_by_name_dead_letters_too() {
 }
 
 #[tokio::test]
-async fn topics_in_detail_come_in_pages() {
+async fn topics_with_details_are_listed_in_pages() {
     let broker = Broker::start().await;
     for name in ["a", "b", "c", "d", "e"] {
         broker.topic(name).await;
@@ -123,7 +123,7 @@ async fn topics_in_detail_come_in_pages() {
     let mut path = "/v1/topics?detail=true&limit=2".to_owned();
     loop {
         let page = broker.get(&path).await.is(200);
-        assert_eq!(broker.get(&path).await.is(200), page, "a cursor may be used again");
+        assert_eq!(broker.get(&path).await.is(200), page, "a cursor can be reused");
         let topics = page["topics"].as_array().expect("a list");
         assert!(topics.len() <= 2);
         names.extend(topics.iter().map(|topic| topic["name"].as_str().expect("a name").to_owned()));
@@ -149,7 +149,7 @@ async fn a_page_has_1_to_1000_items() {
 }
 
 #[tokio::test]
-async fn a_topic_shows_what_it_is_and_holds() {
+async fn a_topic_reports_its_settings_and_contents() {
     let broker = Broker::start().await;
     let before = broker.get("/v1/version").await.is(200);
     broker.topic_with("orders", 2, json!({ "lease_ms": 60000 })).await;
@@ -179,7 +179,7 @@ async fn a_topic_shows_what_it_is_and_holds() {
 }
 
 #[tokio::test]
-async fn a_topic_that_is_not_there_is_not_found() {
+async fn an_unknown_topic_is_not_found() {
     let broker = Broker::start().await;
     let not_found = |answer: &crate::client::Answer| {
         assert_eq!(answer.refused(404, "NOT_FOUND")["kind"], "topic");
@@ -199,7 +199,7 @@ async fn a_topic_that_is_not_there_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_topic_is_deleted_only_when_its_name_is_repeated() {
+async fn deleting_a_topic_requires_its_name_as_confirmation() {
     let broker = Broker::start().await;
     broker.topic("orders").await;
     for value in ["a", "b", "c"] {
@@ -224,7 +224,7 @@ async fn a_topic_is_deleted_only_when_its_name_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_topic_made_again_starts_clean() {
+async fn a_recreated_topic_is_empty() {
     let broker = Broker::start().await;
     broker.topic_with("t", 1, json!({ "lease_ms": 60000 })).await;
     let key = json!({ "idempotency_key": "k" });
@@ -243,7 +243,7 @@ async fn a_topic_made_again_starts_clean() {
 }
 
 #[tokio::test]
-async fn tokens_of_a_deleted_topic_find_nothing() {
+async fn tokens_of_a_deleted_topic_are_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -263,14 +263,14 @@ async fn tokens_of_a_deleted_topic_find_nothing() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_topic_is_read_like_a_topic_and_not_deleted_alone() {
+async fn a_dead_letter_topic_can_be_read_but_not_deleted_on_its_own() {
     let broker = Broker::start().await;
     broker.topic_with("t", 2, json!({})).await;
     broker.produce("t", "x").await;
     let delivery = broker.receive("t", "g", "o").await;
     broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     let dead = broker.show("dlq.t").await;
-    assert_eq!(dead["partitions"], 2, "as many as its source");
+    assert_eq!(dead["partitions"], 2, "as many partitions as its source");
     assert_eq!(dead["messages"], 1);
     assert_eq!(broker.show("t").await["dead_letters"], 1);
     let answer = broker.delete("/v1/topics/dlq.t?confirm=dlq.t").await;
@@ -280,7 +280,7 @@ async fn a_dead_letter_topic_is_read_like_a_topic_and_not_deleted_alone() {
 }
 
 #[tokio::test]
-async fn nobody_produces_to_a_dead_letter_topic() {
+async fn producing_to_a_dead_letter_topic_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;

@@ -1,4 +1,4 @@
-//! A client of HTTP/2 does not read its answer: the messages in it count no attempt.
+//! Messages in a response that an HTTP/2 client does not read count no attempt.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use serde_json::json;
 
 use crate::broker::Broker;
 
-/// A client that grants each answer room for `window` bytes, and then reads nothing.
+/// A client that grants each response a window of `window` bytes and then reads nothing.
 pub(crate) fn client(window: u32) -> reqwest::Client {
     let client = reqwest::Client::builder().http2_prior_knowledge();
     client.http2_initial_stream_window_size(window).build().expect("a client")
 }
 
-/// A second attempt would be the last.
+/// A server with a topic whose second attempt would be the last.
 async fn broker() -> Broker {
     let broker = Broker::start().await;
     let retry_policy = json!({ "max_attempts": 2, "backoff_ms": 10, "max_backoff_ms": 10 });
@@ -37,9 +37,9 @@ async fn are_at_the_first_attempt(broker: &Broker, window: u32) {
     }
 }
 
-/// A window of 16 bytes is less than a line.
+/// A window of 16 bytes is shorter than a line.
 #[tokio::test]
-async fn a_stream_that_is_not_read_is_counted_no_attempt() {
+async fn an_unread_stream_counts_no_attempt() {
     tokio::join!(stream(0), stream(16));
 }
 
@@ -50,14 +50,14 @@ async fn stream(window: u32) {
     let response = stalled.post(url).body(consume.to_string()).send().await;
     let response = response.expect("headers need no window");
     produce(&broker).await;
-    // It stays connected for more leases than there are attempts.
+    // The client stays connected for more lease periods than there are attempts.
     tokio::time::sleep(Duration::from_secs(4)).await;
     are_at_the_first_attempt(&broker, window).await;
     drop(response);
 }
 
 #[tokio::test]
-async fn a_poll_that_is_not_read_is_counted_no_attempt() {
+async fn an_unread_poll_counts_no_attempt() {
     tokio::join!(poll(0), poll(16));
 }
 
@@ -66,7 +66,7 @@ async fn poll(window: u32) {
     produce(&broker).await;
     let receive = json!({ "topic": "t", "group": "g", "owner": "stalled", "max": 3 });
     let url = format!("http://{}/v1/receive", broker.address());
-    // One of them is kept, and the others are closed.
+    // One of the responses is kept, and the others are closed.
     let mut kept = None;
     for _ in 0..3 {
         let response = stalled.post(&url).body(receive.to_string()).send().await;
@@ -76,5 +76,5 @@ async fn poll(window: u32) {
     are_at_the_first_attempt(&broker, window).await;
     let answer = kept.expect("headers need no window").text();
     let answer = tokio::time::timeout(Duration::from_secs(1), answer).await;
-    assert!(!matches!(answer, Ok(Ok(_))), "its leases are over");
+    assert!(!matches!(answer, Ok(Ok(_))), "its leases have ended");
 }

@@ -1,4 +1,4 @@
-//! What most tests say: make a topic, produce, receive, settle, look.
+//! Common requests: create a topic, produce, receive, settle, show.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Answer, Client};
 
-/// The first message a group is given, and who asks.
+/// A request for the first message of a group.
 pub(crate) fn wanted(topic: &str, group: &str, owner: &str) -> Value {
     json!({ "topic": topic, "group": group, "owner": owner })
 }
@@ -23,7 +23,7 @@ pub(crate) fn token(delivery: &Value) -> Value {
     json!({ "token": delivery["lease"]["token"] })
 }
 
-/// The v1 name of a delivery.
+/// A delivery by position and owner, as in v1.
 pub(crate) fn place(delivery: &Value, owner: &str) -> Value {
     json!({ "topic": delivery["topic"], "group": delivery["group"],
         "partition": delivery["partition"], "offset": delivery["offset"], "owner": owner })
@@ -34,7 +34,7 @@ pub(crate) fn fields(value: &Value) -> Vec<&str> {
     value.as_object().expect("an object").keys().map(String::as_str).collect()
 }
 
-/// A time of an answer, as Unix milliseconds; it must be written as the API says.
+/// A time of a response as Unix milliseconds. Checks that it has the format of the API.
 #[track_caller]
 pub(crate) fn time(value: &Value) -> u64 {
     let text = value.as_str().unwrap_or_else(|| panic!("a time, not {value}"));
@@ -45,12 +45,12 @@ pub(crate) fn time(value: &Value) -> u64 {
 }
 
 impl Client {
-    /// Makes a topic of one partition.
+    /// Creates a topic with one partition.
     pub(crate) async fn topic(&self, name: &str) {
         self.topic_with(name, 1, json!({})).await;
     }
 
-    /// Makes a topic.
+    /// Creates a topic.
     pub(crate) async fn topic_with(&self, name: &str, partitions: u32, settings: Value) {
         let body = json!({ "name": name, "partitions": partitions, "settings": settings });
         self.post("/v1/topics", body).await.is(201);
@@ -67,18 +67,18 @@ impl Client {
         self.post("/v1/produce", body).await.is(200)
     }
 
-    /// The next delivery to the group; it must come.
+    /// Waits for the next delivery to the group and returns it.
     pub(crate) async fn receive(&self, topic: &str, group: &str, owner: &str) -> Value {
         self.receive_with(wanted(topic, group, owner)).await
     }
 
-    /// The next delivery to one who is particular.
+    /// Waits for the next delivery with these parameters.
     pub(crate) async fn receive_with(&self, wanted: Value) -> Value {
         let mut got = self.post("/v1/receive", wanted).await.is(200);
         got["messages"].get_mut(0).expect("a message in time").take()
     }
 
-    /// What the group is given at once: all of it.
+    /// Returns all messages available to the group now.
     pub(crate) async fn receive_now(&self, topic: &str, group: &str, owner: &str) -> Vec<Value> {
         let now = json!({ "max": 1000, "wait_ms": 0 });
         let got = self.post("/v1/receive", with(wanted(topic, group, owner), now)).await.is(200);
@@ -97,18 +97,18 @@ impl Client {
         self.post("/v1/extend", with(named, how)).await
     }
 
-    /// The group as the API shows it.
+    /// Returns the group.
     pub(crate) async fn group(&self, topic: &str, group: &str) -> Value {
         self.get(format!("/v1/topics/{topic}/groups/{group}")).await.is(200)
     }
 
-    /// The topic as the API shows it.
+    /// Returns the topic.
     pub(crate) async fn show(&self, topic: &str) -> Value {
         self.get(format!("/v1/topics/{topic}")).await.is(200)
     }
 
-    /// Waits until the group shows what is waited for. Time must pass for it, or another connection's
-    /// end must be noticed: there is nothing else to wait on.
+    /// Polls until the group satisfies the condition, because only time or the detected end of
+    /// another connection changes it.
     pub(crate) async fn until_group(
         &self,
         topic: &str,
@@ -125,11 +125,11 @@ impl Client {
                 return shown;
             }
         }
-        panic!("never seen: {what}; the group is {shown}");
+        panic!("the group never reached: {what}; it is {shown}");
     }
 
-    /// Waits until the group's one open message waits for its retry.
+    /// Waits until the only open message of the group waits for its retry.
     pub(crate) async fn until_waiting(&self, topic: &str, group: &str) -> Value {
-        self.until_group(topic, group, "one that waits", |group| group["waiting"] == 1).await
+        self.until_group(topic, group, "a waiting message", |group| group["waiting"] == 1).await
     }
 }

@@ -1,4 +1,5 @@
-//! What a web page can make a browser send: rejected unless the page's origin is allowed, and then with CORS.
+//! Requests that a browser sends for a web page are rejected unless the origin of the page is
+//! allowed. Allowed origins get CORS headers.
 
 use serde_json::json;
 
@@ -11,14 +12,14 @@ async fn with_origin() -> Broker {
     Broker::with(|config| config.allowed_origins = vec![OURS.to_owned()]).await
 }
 
-/// The names of the headers by which a page gets to read an answer.
+/// The names of the CORS headers of a response.
 fn cors(answer: &Answer) -> Vec<&str> {
     let names = answer.headers.keys().map(|name| name.as_str());
     names.filter(|name| name.starts_with("access-control-")).collect()
 }
 
 #[tokio::test]
-async fn a_page_without_an_origin_leases_nothing() {
+async fn a_cross_site_request_without_an_origin_leases_nothing() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -33,7 +34,7 @@ async fn a_page_without_an_origin_leases_nothing() {
 }
 
 #[tokio::test]
-async fn no_route_is_open_to_a_page() {
+async fn every_route_rejects_cross_site_requests() {
     let broker = Broker::start().await;
     let routes = [
         ("GET", "/v1/healthz"),
@@ -54,7 +55,7 @@ async fn no_route_is_open_to_a_page() {
 }
 
 #[tokio::test]
-async fn one_site_that_is_another_among_several_is_rejected() {
+async fn one_cross_site_value_among_several_is_rejected() {
     let broker = Broker::start().await;
     for sites in [["none", "cross-site"], ["cross-site", "none"]] {
         let ask = broker.ask("GET", "/v1/topics").header("sec-fetch-site", sites[0]);
@@ -63,7 +64,7 @@ async fn one_site_that_is_another_among_several_is_rejected() {
 }
 
 #[tokio::test]
-async fn the_header_of_a_browser_only_rejects() {
+async fn sec_fetch_site_can_only_reject_a_request() {
     let broker = with_origin().await;
     for site in ["none", "same-origin"] {
         broker.ask("GET", "/v1/topics").header("sec-fetch-site", site).send().await.is(200);
@@ -73,13 +74,13 @@ async fn the_header_of_a_browser_only_rejects() {
         let ask = broker.ask("GET", "/v1/topics").header("sec-fetch-site", site);
         ask.header("host", "evil.example").send().await.refused(403, "PERMISSION_DENIED");
     }
-    // An allowed page names itself: what comes without a name may come from any page.
+    // An allowed page sends its origin. A request without one may come from any page.
     let ask = broker.ask("GET", "/v1/topics").header("sec-fetch-site", "cross-site");
     ask.send().await.refused(403, "PERMISSION_DENIED");
 }
 
 #[tokio::test]
-async fn an_allowed_page_may_read_answers_and_errors() {
+async fn an_allowed_origin_may_read_responses_and_errors() {
     let broker = with_origin().await;
     for (path, status) in [("/v1/topics", 200), ("/v1/topics/none", 404), ("/nowhere", 404)] {
         let ask = broker.ask("GET", path).header("origin", OURS);
@@ -93,13 +94,13 @@ async fn an_allowed_page_may_read_answers_and_errors() {
 }
 
 #[tokio::test]
-async fn no_other_page_may_read_anything() {
+async fn other_origins_may_read_nothing() {
     let broker = with_origin().await;
     for origin in ["https://other.example", "null", "https://console.example:444"] {
         let answer = broker.ask("GET", "/v1/topics").header("origin", origin).send().await;
         answer.refused(403, "PERMISSION_DENIED");
         assert_eq!(cors(&answer), [""; 0]);
-        // The answer depends on the origin, and a cache must know it.
+        // The response depends on the origin, so caches must vary by it.
         assert_eq!(answer.header("vary"), "origin");
     }
     let answer = broker.get("/v1/topics").await;
@@ -109,7 +110,7 @@ async fn no_other_page_may_read_anything() {
 }
 
 #[tokio::test]
-async fn the_preflight_of_an_allowed_page_needs_no_key() {
+async fn the_preflight_of_an_allowed_origin_needs_no_api_key() {
     let broker = Broker::with(|config| {
         config.allowed_origins = vec![OURS.to_owned()];
         config.api_key = Some("secret".to_owned().into());
@@ -134,7 +135,7 @@ async fn the_preflight_of_an_allowed_page_needs_no_key() {
     answer.refused(403, "PERMISSION_DENIED");
     assert_eq!(cors(&answer), [""; 0]);
 
-    // What it announced needs the key, and the page may read that it does.
+    // The request itself needs the key, and the page may read the error.
     let answer = broker.ask("DELETE", "/v1/topics/t").header("origin", OURS).send().await;
     answer.refused(401, "UNAUTHENTICATED");
     assert_eq!(answer.header("access-control-allow-origin"), OURS);
@@ -143,21 +144,21 @@ async fn the_preflight_of_an_allowed_page_needs_no_key() {
 }
 
 #[tokio::test]
-async fn an_options_request_of_no_page_is_no_preflight() {
+async fn an_options_request_without_an_origin_is_not_a_preflight() {
     let broker = with_origin().await;
     broker.ask("OPTIONS", "/v1/topics").send().await.refused(405, "METHOD_NOT_ALLOWED");
     let ask = broker.ask("OPTIONS", "/v1/topics").header("origin", OURS);
     ask.send().await.refused(405, "METHOD_NOT_ALLOWED");
     let ask = broker.ask("OPTIONS", "/v1/topics").header("access-control-request-method", "GET");
     ask.send().await.refused(405, "METHOD_NOT_ALLOWED");
-    // Nor is one to a rebound name.
+    // A request to a rebound host name is not a preflight either.
     let ask = broker.ask("OPTIONS", "/v1/topics").header("origin", OURS);
     let ask = ask.header("access-control-request-method", "GET").header("host", "evil.example");
     ask.send().await.refused(403, "PERMISSION_DENIED");
 }
 
 #[tokio::test]
-async fn beyond_loopback_allowed_hosts_are_the_only_names() {
+async fn beyond_loopback_only_allowed_host_names_are_accepted() {
     let all = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
     let open = |names: &'static [&'static str]| {
         Broker::with(move |config| {
@@ -167,7 +168,7 @@ async fn beyond_loopback_allowed_hosts_are_the_only_names() {
         })
     };
     let broker = open(&["queue.internal"]).await;
-    // No page can rebind an address, and a probe goes by it.
+    // A page cannot rebind an IP address, and health checks use it.
     for host in ["queue.internal", "queue.internal:8080", "localhost", "10.0.0.1:80", "[fd00::1]"] {
         broker.ask("GET", "/v1/topics").header("host", host).send().await.is(200);
     }

@@ -1,6 +1,7 @@
-//! How many deliveries a second one thread settles: core, packing, pipeline, memory engine.
+//! Measures how many deliveries per second one thread settles: core, packing, pipeline, memory
+//! engine.
 //!
-//! `bench_core` measures; `bench_core BATCHES [first]` only runs so many, for callgrind.
+//! `bench_core` measures; `bench_core BATCHES [first]` only runs BATCHES batches, for callgrind.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
 use std::process::ExitCode;
@@ -8,14 +9,14 @@ use std::time::Instant;
 
 use driftq_sim::bench::{Bench, Order};
 
-/// The allocator the server will have.
+/// The allocator of the server.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Deliveries settled a second that must be reached, and that are wanted.
+/// Deliveries settled per second: the required rate and the target.
 const BAR: f64 = 200_000.0;
 const WANTED: f64 = 300_000.0;
-/// Leased; with those that wait for a retry about 10 000 are open.
+/// Leased deliveries. With those that wait for a retry, about 10 000 are open.
 const LEASED: usize = 4_800;
 const BATCHES: usize = 4_000;
 const ROUNDS: usize = 5;
@@ -30,24 +31,24 @@ fn main() -> ExitCode {
         println!("settled {}", bench.settled - before);
         return ExitCode::SUCCESS;
     }
-    // At random nearly every block is touched by every batch: the worst that workers can do.
+    // In random order, nearly every batch touches every block: the worst case.
     let at_random = best(Order::Random);
     let as_they_came = best(Order::First);
-    println!("settled at random among those open: {at_random:.0} a second");
+    println!("deliveries settled per second in random order: {at_random:.0}");
     println!(
-        "deliveries settled a second: {as_they_came:.0}, at least {BAR:.0}, wanted {WANTED:.0}"
+        "deliveries settled per second: {as_they_came:.0} (required {BAR:.0}, target {WANTED:.0})"
     );
     if as_they_came >= BAR { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The best of some rounds: what the machine's other guests take is not ours.
+/// Returns the best of several rounds, to exclude the load of other processes.
 fn best(order: Order) -> f64 {
     (0..ROUNDS).map(|_| measure(order)).fold(0.0, f64::max)
 }
 
 fn measure(order: Order) -> f64 {
     let mut bench = Bench::new(order, LEASED);
-    // Until retries have come round and trimming has begun.
+    // Warms up until retries are due and trimming has started.
     (0..BATCHES / 2).for_each(|_| bench.batch());
     let (settled, commits) = (bench.settled, bench.commits);
     let began = Instant::now();
@@ -56,7 +57,7 @@ fn measure(order: Order) -> f64 {
     let (settled, commits) = (bench.settled - settled, bench.commits - commits);
     let rate = settled as f64 / seconds;
     println!(
-        "{order:?}: {rate:.0}/s, {} a commit, {} open",
+        "{order:?}: {rate:.0}/s, {} per commit, {} open",
         settled / commits,
         bench.open_entries()
     );

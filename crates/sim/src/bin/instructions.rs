@@ -1,7 +1,8 @@
-//! Instructions per settled delivery, counted by callgrind: a figure that a busy machine cannot blur.
+//! Counts instructions per settled delivery with callgrind: a figure that does not depend on the
+//! load of the machine.
 //!
-//! Two runs of different length are subtracted, so that setting up does not count. The figure may not
-//! grow past the ratchet in `instructions.txt`; when it falls, lower the ratchet in the same change.
+//! Two runs of different length are subtracted, so that setup is not counted. The figure must not
+//! exceed the limit in `instructions.txt`. When it falls, lower the limit in the same change.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
 use std::path::Path;
@@ -9,29 +10,31 @@ use std::process::{Command, ExitCode};
 
 const SHORT: u64 = 100;
 const LONG: u64 = 400;
-/// How much of the ratchet counts as noise: allocators and hashes differ a little between builds.
+/// Tolerance: allocators and hashes differ slightly between builds.
 const NOISE: f64 = 0.02;
 
 fn main() -> ExitCode {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt");
     let text = std::fs::read_to_string(&file).unwrap_or_default();
     let Ok(ratchet) = text.trim().parse::<f64>() else {
-        println!("instructions.txt holds no number");
+        println!("instructions.txt does not contain a number");
         return ExitCode::FAILURE;
     };
     let (Some(short), Some(long)) = (count(SHORT), count(LONG)) else {
-        println!("bench_core under valgrind gave no count: build it with `cargo build --release`");
+        println!(
+            "bench_core under valgrind printed no count; build it with: cargo build --release"
+        );
         return ExitCode::FAILURE;
     };
     let figure = (long.0 - short.0) as f64 / (long.1 - short.1) as f64;
     if figure < ratchet * (1.0 - NOISE) {
-        println!("fewer than the ratchet says: write {figure:.0} into instructions.txt");
+        println!("the count is below the limit; write {figure:.0} to instructions.txt");
     }
-    println!("instructions per settled delivery: {figure:.0}, at most {ratchet:.0}");
+    println!("instructions per settled delivery: {figure:.0} (limit {ratchet:.0})");
     if figure <= ratchet * (1.0 + NOISE) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Instructions and settled deliveries of a run.
+/// Returns the instructions and settled deliveries of a run.
 fn count(batches: u64) -> Option<(u64, u64)> {
     let bench = std::env::current_exe().ok()?.with_file_name("bench_core");
     let output = Command::new("valgrind")

@@ -1,4 +1,5 @@
-//! Recovery does not depend on the backlog: 10 000 000 messages against 1 000, with equal open state.
+//! Measures that recovery does not depend on the backlog: 10 000 000 messages against 1 000, with
+//! equal open state.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
 use std::collections::BTreeMap;
@@ -18,12 +19,12 @@ const SMALL: u64 = 1_000;
 const LARGE: u64 = 10_000_000;
 const OPEN: u32 = 400;
 const PARTITIONS: u32 = 4;
-/// Commits of either history: equal, so that only the backlog differs.
+/// Commits of both histories: equal, so that only the backlog differs.
 const BATCHES: u64 = 9_766;
-/// Messages of the first commit: enough for what is open.
+/// Messages of the first commit: enough for the open entries.
 const FIRST: u64 = 450;
-/// The newest commits, equal in both histories: as many as the large one has made since its last
-/// checkpoint, so that either recovery reads their heads and no more.
+/// The newest commits, equal in both histories. Their number is that of the commits of the large
+/// history since its last checkpoint, so that both recoveries read the same heads.
 const NEWEST: u64 = 542;
 const NEWEST_MESSAGES: u64 = 550;
 const HEADS_MAX: usize = 1_100;
@@ -33,7 +34,7 @@ const SLOWER_MAX: f64 = 2.0;
 fn main() -> ExitCode {
     let small = fill(SMALL);
     let large = fill(LARGE);
-    // Turn about, so that a busy moment strikes both.
+    // Alternates, so that load on the machine affects both.
     let rounds: Vec<(Seen, Seen)> =
         (0..ROUNDS).map(|_| (recover(&small), recover(&large))).collect();
     let small_time = median(rounds.iter().map(|(small, _)| small.time));
@@ -67,7 +68,7 @@ fn median(times: impl Iterator<Item = Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// What a recovery read, and how long it took.
+/// The rows that a recovery read, and its duration.
 struct Seen {
     rows: BTreeMap<Table, usize>,
     time: Duration,
@@ -81,7 +82,7 @@ fn recover(engine: &Memory) -> Seen {
     let (epoch, now) = (driftq_core::Epoch(0), recovered.now);
     let pipeline = Pipeline::new(recovered, epoch, now, PipelineConfig::default());
     let time = began.elapsed();
-    assert_eq!(pipeline.shard().open_entries(), u64::from(OPEN), "the open state is there");
+    assert_eq!(pipeline.shard().open_entries(), u64::from(OPEN), "the open state is recovered");
     Seen { rows, time }
 }
 
@@ -93,21 +94,22 @@ fn read_back(engine: &Memory, seen: &mut BTreeMap<Table, usize>) -> (Ownership, 
     wait(engine.load(ownership, &mut |row| loaded.push(row))).expect("memory does not fail");
     for row in loaded {
         *seen.entry(row.key.table()).or_default() += 1;
-        recovery.row(row).expect("nothing is damaged");
+        recovery.row(row).expect("no row is damaged");
     }
-    recovery.loaded().expect("nothing is damaged");
+    recovery.loaded().expect("no row is damaged");
     while let Some(read) = recovery.next_read() {
         let rows =
             wait(engine.read(ownership, vec![read])).expect("memory does not fail").remove(0);
         for row in &rows {
             *seen.entry(row.key.table()).or_default() += 1;
         }
-        recovery.read(&rows).expect("nothing is damaged");
+        recovery.read(&rows).expect("no row is damaged");
     }
     (ownership, recovery)
 }
 
-/// A shard with `messages` messages after [`BATCHES`] commits, of which a group has [`OPEN`] open.
+/// Creates a shard with `messages` messages after [`BATCHES`] commits. A group has [`OPEN`] of them
+/// open.
 fn fill(messages: u64) -> Memory {
     let engine = Memory::new(|| Timestamp(1_000_000));
     let (ownership, recovery) = read_back(&engine, &mut BTreeMap::new());
@@ -142,7 +144,7 @@ fn fill(messages: u64) -> Memory {
         for number in sent..due {
             node.send(Command::Produce(Box::new(Produce {
                 topic: topic.clone(),
-                // Counted from the end, so that the newest are equal.
+                // Numbered from the end, so that the newest keys are equal.
                 key: (messages - number).to_string().into(),
                 value: "a message".into(),
                 envelope: Default::default(),
@@ -153,14 +155,14 @@ fn fill(messages: u64) -> Memory {
             })));
         }
         sent = due;
-        // A look commits too.
+        // A read commits too.
         node.send(Command::ViewTopic(topic.clone()));
         node.settle_down();
     }
     node.engine
 }
 
-/// How many of `messages` are stored after so many commits.
+/// How many of `messages` are stored after `batch` commits.
 fn stored_after(batch: u64, messages: u64) -> u64 {
     let old = BATCHES - NEWEST;
     if batch <= old {

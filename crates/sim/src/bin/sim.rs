@@ -1,4 +1,5 @@
-//! `sim run COUNT [FIRST]`, `sim one SEED`, `sim trace SEED WORD…`: the simulator from the command line.
+//! The command line of the simulator: `sim run COUNT [FIRST]`, `sim one SEED`, `sim trace SEED
+//! WORD…`, `sim find INVARIANT COUNT`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for people")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,10 +9,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use driftq_sim::{judge, run_many};
 
-/// Memory that one run may take at most, with its history and its judgement.
+/// Maximum memory of one run, including its history and its check.
 const RUN_MB_MAX: u64 = 400;
 
-/// The allocator the server will have.
+/// The allocator of the server.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -30,10 +31,14 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: sim run COUNT [FIRST]   runs COUNT seeds, fresh ones unless FIRST is given");
-    eprintln!("       sim one SEED            runs one seed and prints what it breaks");
-    eprintln!("       sim trace SEED WORD…    prints the events of a run that mention every word");
-    eprintln!("       sim find INVARIANT COUNT  runs seeds from 1 on until one breaks something");
+    eprintln!(
+        "usage: sim run COUNT [FIRST]   runs COUNT seeds, starting at FIRST or at a new seed"
+    );
+    eprintln!("       sim one SEED            runs one seed and prints its violations");
+    eprintln!("       sim trace SEED WORD…    prints the events of a run that contain every WORD");
+    eprintln!(
+        "       sim find INVARIANT COUNT  runs up to COUNT seeds, from 1, until one breaks INVARIANT"
+    );
     ExitCode::from(2)
 }
 
@@ -48,7 +53,7 @@ fn trace(seed: Option<u64>, words: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Seeds nobody has seen, so that every run looks somewhere else.
+/// Returns a new seed, so that every run covers different states.
 fn fresh_seed() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs() * 1_000
@@ -70,7 +75,7 @@ fn run(count: Option<u64>, first: Option<u64>) -> ExitCode {
         }
         true
     });
-    // Rare states need many seeds: a short run is judged by its violations alone.
+    // Rare states need many seeds, so a short run is checked for violations only.
     let shortfalls = if count >= 100 { summary.shortfalls() } else { Vec::new() };
     for shortfall in &shortfalls {
         println!("{shortfall}");
@@ -78,7 +83,7 @@ fn run(count: Option<u64>, first: Option<u64>) -> ExitCode {
     println!("{:.1} s", began.elapsed().as_secs_f64());
     println!("{summary}");
     let (peak_mb, peak_mb_max) = (peak_memory_mb(), threads as u64 * RUN_MB_MAX);
-    println!("peak memory {peak_mb} MB of {peak_mb_max}");
+    println!("peak memory {peak_mb} MB (limit {peak_mb_max} MB)");
     let is_good = summary.invalid.is_empty()
         && summary.violations.is_empty()
         && shortfalls.is_empty()
@@ -86,7 +91,7 @@ fn run(count: Option<u64>, first: Option<u64>) -> ExitCode {
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The most memory this process ever had, as Linux counts it; 0 elsewhere.
+/// The peak memory of this process, as reported by Linux; 0 on other systems.
 fn peak_memory_mb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -94,7 +99,7 @@ fn peak_memory_mb() -> u64 {
     kb.unwrap_or(0) / 1024
 }
 
-/// Runs seeds until one breaks `invariant`, as the checker says it. What others break on the way is told.
+/// Runs seeds until one breaks `invariant`. Prints every seed that breaks another invariant.
 fn find(invariant: &str, count: Option<u64>) -> ExitCode {
     let Some(count) = count else { return usage() };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

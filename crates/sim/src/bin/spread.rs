@@ -1,7 +1,9 @@
-//! 1 000 shards on 50 nodes: how soon all are served when nodes come and go, and what it costs the database.
+//! Simulates 1 000 shards on 50 nodes: how soon all shards are served when nodes join and leave,
+//! and how many claims the database has to process.
 //!
-//! `spread CLAIM_MS CONNECTIONS`: how long the database works for a claim and the recovery after it, and how
-//! many of them a node has under way. The machines are those of the core; database and time are played.
+//! `spread CLAIM_MS CONNECTIONS`: the time that the database needs for a claim and the recovery
+//! after it, and how many of them a node runs concurrently. The ownership state machines are those
+//! of the core; database and time are simulated.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
 use std::process::ExitCode;
@@ -12,26 +14,26 @@ use driftq_sim::cluster::{Cluster, ClusterConfig};
 
 const SHARDS: u32 = 1_000;
 const NODES: usize = 50;
-/// What the database works on at a time.
+/// How many claims the database processes concurrently.
 const CORES: usize = 16;
-/// Each scene is played so often; the worst counts.
+/// How often each scenario is run. The worst result counts.
 const SEEDS: u64 = 5;
-/// How long it may take to notice that nodes are lost and to serve what they had.
+/// Maximum time to detect lost nodes and to serve their shards.
 const LOST_MS_MAX: u64 = NODE_LEASE_MS + 5_000;
-/// … where there is nothing to notice.
+/// Maximum time if no node is lost.
 const OTHER_MS_MAX: u64 = 5_000;
 
-/// What happens to a cluster at rest.
+/// A change to a cluster in a stable state.
 struct Scene {
     name: &'static str,
     happens: fn(&mut Cluster),
-    /// For how long nothing can be done about it.
+    /// How long the change lasts.
     lasts_ms: u64,
     /// Shards that have to move.
     moves: usize,
     /// Shards that have to be claimed.
     claims: usize,
-    /// An even share, rounded up.
+    /// An even share of shards per node, rounded up.
     share: usize,
     most_ms: u64,
 }
@@ -102,19 +104,19 @@ fn join(cluster: &mut Cluster, count: usize) {
     }
 }
 
-/// What came of it.
+/// The result of a scenario.
 struct Seen {
-    /// Until every shard was served by the node it is wished for.
+    /// The time until every shard was served by its target node.
     took_ms: u64,
-    /// The longest time without anybody serving some shard.
+    /// The longest time for which a shard was not served.
     gap_ms: u64,
     moves: usize,
     claims: usize,
-    /// The most claims the database was asked for at the same time.
+    /// The maximum number of concurrent claims.
     at_once: usize,
-    /// The most shards on a node.
+    /// The maximum number of shards on one node.
     most: usize,
-    /// All came to rest, and never were two nodes on one shard.
+    /// The cluster became stable, and no shard was ever served by two nodes.
     is_whole: bool,
 }
 
@@ -123,8 +125,8 @@ fn main() -> ExitCode {
     let claim_ms = numbers.next().unwrap_or(20);
     let connections = numbers.next().unwrap_or(4);
     println!(
-        "{SHARDS} shards, {NODES} nodes, a lease of {NODE_LEASE_MS} ms; a claim with its recovery is \
-         {claim_ms} ms of one of {CORES} cores, a node has {connections} under way"
+        "{SHARDS} shards, {NODES} nodes, a lease of {NODE_LEASE_MS} ms; a claim with its recovery takes \
+         {claim_ms} ms on one of {CORES} cores, a node runs {connections} concurrently"
     );
     println!(
         "{:27}{:>12}{:>12}{:>14}{:>14}{:>9}{:>11}",
@@ -158,11 +160,11 @@ fn main() -> ExitCode {
             scene.claims,
             seen.at_once,
             seen.most,
-            if holds { "" } else { "  TOO MUCH" },
+            if holds { "" } else { "  LIMIT EXCEEDED" },
         );
         figures.push(format!("{} {:.1} s", scene.name, seen.took_ms as f64 / 1_000.0));
     }
-    println!("all served by the node they are wished for: {}", figures.join(", "));
+    println!("time until every shard is served by its target node: {}", figures.join(", "));
     if all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -184,7 +186,7 @@ fn play(scene: &Scene, terms: ClusterConfig, seed: u64) -> Seen {
     let mut cluster = Cluster::new(seed, terms);
     for _ in 0..NODES {
         let _ = cluster.start();
-        // Nodes renew at different moments of a second.
+        // Nodes renew at different times within a second.
         cluster.run(cluster.now() + 37, |_| false);
     }
     cluster.run(60_000, Cluster::is_settled);

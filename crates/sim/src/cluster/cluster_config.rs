@@ -1,45 +1,45 @@
-//! What a cluster is like, what goes wrong in it, and what is counted.
+//! The configuration, faults and counters of a cluster.
 
-/// What a cluster is like.
+/// The configuration of a cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterConfig {
-    /// How many shards there are.
+    /// Number of shards.
     pub shards: u32,
     /// How long a node is alive after a renewal.
     pub lease_ms: u64,
-    /// How long the database works for a claim and the recovery after it.
+    /// The time that the database needs for a claim and the recovery after it.
     pub claim_ms: u64,
-    /// For how many it works at a time. The others wait.
+    /// How many claims the database processes concurrently. The others wait.
     pub cores: usize,
-    /// Connections of a node for that.
+    /// Connections of a node for claims.
     pub connections: usize,
 }
 
-/// How often something goes wrong, of 1 000 times.
+/// Probabilities of faults, per 1 000.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
     /// A request does not reach the database.
     pub requests: u32,
-    /// An answer does not come back.
+    /// A reply is lost.
     pub answers: u32,
-    /// A request or an answer takes up to 3 s.
+    /// A request or a reply takes up to 3 s.
     pub late: u32,
-    /// A commit has an unknown outcome, or is refused though the ownership stands.
+    /// A commit has an unknown outcome, or is rejected although the ownership is current.
     pub commits: u32,
 }
 
-/// What happened so far.
+/// Counters.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
-    /// Everything the machines said but to renew.
+    /// Actions of the state machines, except renewals.
     pub actions: u64,
-    /// Renewals asked for.
+    /// Renewals requested.
     pub renewals: u64,
-    /// Claims asked for.
+    /// Claims requested.
     pub claims: u64,
-    /// Claims that another node had overtaken.
+    /// Claims rejected because another node claimed the shard first.
     pub refused: u64,
-    /// Shards dropped at once.
+    /// Shards abandoned.
     pub abandoned: u64,
     /// Commits that were fenced.
     pub fenced: u64,

@@ -1,8 +1,8 @@
-//! What the database holds of nodes and shards, and what it does when it is asked.
+//! The rows of nodes and shards in the database, and the requests it serves.
 
 use std::collections::BTreeMap;
 
-use driftq_core::ownership::{NodeRow, RULES, ShardOwner, Shown};
+use driftq_core::ownership::{ClusterRows, NodeRow, RULES, ShardOwner};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
 use super::ClusterConfig;
@@ -13,10 +13,10 @@ pub(crate) struct Database {
     nodes: BTreeMap<NodeId, NodeRow>,
     shards: Vec<ShardOwner>,
     lease_ms: u64,
-    /// How much its clock is ahead of the true one.
+    /// How far its clock is ahead of the true time.
     pub(crate) ahead_ms: u64,
     claim_ms: u64,
-    /// When each core has done what it has to do.
+    /// When each core is free again.
     cores: Vec<u64>,
 }
 
@@ -32,8 +32,8 @@ impl Database {
         }
     }
 
-    /// Every node has an address of its own.
-    pub(crate) fn renew(&mut self, now: u64, node: NodeId, draining: bool) -> Shown {
+    /// Renews a node. Every node has its own address.
+    pub(crate) fn renew(&mut self, now: u64, node: NodeId, draining: bool) -> ClusterRows {
         let at = Timestamp(now + self.ahead_ms);
         let new = || NodeRow {
             address: node.to_string().into(),
@@ -47,26 +47,26 @@ impl Database {
         };
         let row = self.nodes.entry(node).or_insert_with(new);
         (row.draining, row.renewed_at, row.until) = (draining, at, at.after(self.lease_ms));
-        let shown = Shown { at, nodes: self.nodes.clone(), shards: self.shards.clone() };
+        let shown = ClusterRows { at, nodes: self.nodes.clone(), shards: self.shards.clone() };
         for (node, renewed_at) in shown.ahead() {
             self.nodes.entry(node).and_modify(|row| row.until = renewed_at);
         }
         shown
     }
 
-    /// A person says whether a node should take shards.
+    /// An operator marks a node as drained or not.
     pub(crate) fn drain(&mut self, node: NodeId, drained: bool) {
         if let Some(row) = self.nodes.get_mut(&node) {
             row.drained = drained;
         }
     }
 
-    /// A person puts a shard on a node.
+    /// An operator pins a shard to a node.
     pub(crate) fn put(&mut self, shard: ShardId, node: Option<NodeId>) {
         self.shards[shard.0 as usize].pinned_to = node;
     }
 
-    /// The new epoch; none if the shard is not at the old one any more.
+    /// Returns the new epoch, or `None` if the epoch of the shard has changed.
     pub(crate) fn claim(&mut self, node: NodeId, shard: ShardId, epoch: Epoch) -> Option<Epoch> {
         let held = &mut self.shards[shard.0 as usize];
         if held.epoch != epoch {
@@ -76,15 +76,15 @@ impl Database {
         Some(held.epoch)
     }
 
-    /// A claim was done elsewhere.
+    /// Records a claim that the engine has already performed.
     pub(crate) fn hold(&mut self, node: NodeId, shard: ShardId, epoch: Epoch) {
         let held = &mut self.shards[shard.0 as usize];
         *held = ShardOwner { epoch, node: Some(node), ..*held };
     }
 
-    /// When a claim and the recovery after it will be done.
+    /// Returns when a claim and the recovery after it will be finished.
     pub(crate) fn work(&mut self, now: u64) -> u64 {
-        let core = self.cores.iter_mut().min().expect("it has a core");
+        let core = self.cores.iter_mut().min().expect("there is at least one core");
         *core = now.max(*core) + self.claim_ms;
         *core
     }
@@ -104,8 +104,8 @@ impl Database {
         self.shards[shard.0 as usize]
     }
 
-    /// A row that is good for longer than a lease was written before the clock was put back: whoever
-    /// wrote it may be long gone.
+    /// Whether a node is alive. A row that is valid for longer than a lease was written before the
+    /// clock was set back: its node may have died long ago.
     pub(crate) fn is_alive(&self, now: u64, node: NodeId) -> bool {
         let now = now + self.ahead_ms;
         let good = now + 1..=now + self.lease_ms;

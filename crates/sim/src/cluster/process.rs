@@ -1,42 +1,42 @@
-//! One process: the machine of the core, and a shell that performs what it says.
+//! One process: the ownership state machine of the core, and a shell that performs its actions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use driftq_core::ownership::{Action, Event, Ownerships};
+use driftq_core::ownership::{OwnershipAction, OwnershipEvent, Ownerships};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) machine: Ownerships,
     pub(crate) serves: BTreeMap<ShardId, Epoch>,
-    /// Claims under way, by their numbers: one that is not here any more was answered.
+    /// Claims in flight, by number. A claim that is not listed has been answered.
     pub(crate) claims: BTreeMap<ShardId, u64>,
-    /// The renewal under way.
+    /// The renewal in flight.
     pub(crate) renewal: Option<u64>,
     /// Claims that have a connection.
     pub(crate) connected: BTreeSet<u64>,
     /// Claims that wait for a connection.
     pub(crate) queue: VecDeque<(ShardId, Epoch, u64)>,
-    /// Stopped until then, by a signal.
+    /// The end of a pause (SIGSTOP).
     pub(crate) stopped_until: u64,
-    /// The next time the machine wants to be called.
+    /// The next deadline of the state machine.
     pub(crate) wakes_at: Option<u64>,
     pub(crate) clock: Monotonic,
 }
 
-/// A monotonic clock: begins anywhere and runs a little fast or slow.
+/// A monotonic clock: starts at an arbitrary value and runs slightly fast or slow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Monotonic {
     begins: u64,
-    /// Of its own milliseconds in a true second.
+    /// Its milliseconds per true second.
     rate: u64,
 }
 
 impl Monotonic {
-    /// One that is right.
+    /// A clock without drift.
     pub(crate) const TRUE: Monotonic = Monotonic { begins: 0, rate: 1_000 };
 
-    /// What it shows.
+    /// Returns its time.
     pub(crate) fn at(self, now: u64) -> u64 {
         self.begins + now * self.rate / 1_000
     }
@@ -57,11 +57,11 @@ impl Process {
         }
     }
 
-    pub(crate) fn hear(&mut self, now: u64, event: Event) -> Vec<Action> {
+    pub(crate) fn apply(&mut self, now: u64, event: OwnershipEvent) -> Vec<OwnershipAction> {
         self.machine.on(Timestamp(self.clock.at(now)), event)
     }
 
-    /// When the machine wants to be called, by the true clock.
+    /// The next deadline of the state machine, by the true clock.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         let Monotonic { begins, rate } = self.clock;
         let at = self.machine.next_deadline()?;

@@ -1,4 +1,4 @@
-//! From effects as they are stored to what a history says of them.
+//! Converts stored effects to facts.
 
 use driftq_checker::history::{
     Effect, Fact, Lease, Name, OnDoubt as Told, Progress, Record, Right, Status,
@@ -11,7 +11,7 @@ use crate::stats::Stats;
 use super::Facts;
 
 impl Facts {
-    /// When an outcome is forgotten, if that is certain.
+    /// When an outcome expires, if that is already known.
     pub(crate) fn kept_until(&self, effect: &Effect) -> Option<u64> {
         self.effects.get(&place_of(effect))?.kept_until
     }
@@ -84,12 +84,12 @@ fn on_doubt(policy: OnDoubt) -> Told {
     }
 }
 
-/// The name of an effect, for the history.
+/// The name of an effect in the history.
 pub(crate) fn effect_of(name: &EffectName) -> Effect {
     Effect { tenant: name.tenant.clone(), scope: name.scope.clone(), key: name.key.clone() }
 }
 
-/// An outcome in words; byte for byte the same if and only if it is the same.
+/// An outcome as text. Two texts are equal if and only if the outcomes are.
 pub(crate) fn in_words(result: &Outcome, renews: bool) -> Name {
     let Outcome { code, result, error } = result;
     format!("{code} {result:?} {error:?}{}", if renews { " renewed" } else { "" }).into()

@@ -1,4 +1,4 @@
-//! From what an operator changes to what a history says of it.
+//! Converts changes of operators to facts.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use crate::stats::Stats;
 
 use super::{Facts, name, retry};
 
-/// Settings as they are compared: all of them, in words.
+/// All settings as text, for comparison.
 pub(crate) fn settings_text(settings: &Settings) -> Name {
     format!("{settings:?}").into()
 }
 
-/// The name of a pointer in one word.
+/// The name of a pointer as one string.
 pub(crate) fn pointer_text(name: &PointerName) -> Name {
     format!("{}/{}/{}", name.dataset, name.version, name.partition_key).into()
 }
@@ -34,7 +34,7 @@ pub(super) fn set(topic: &Name, settings: &Settings) -> Fact {
 }
 
 impl Facts {
-    /// Topics and generations of cursors that a shard has.
+    /// The topics and cursor generations that exist on a shard.
     pub(crate) fn alive(&self, shard: ShardId) -> (BTreeSet<u64>, BTreeSet<u64>) {
         let there = if shard == self.shard { Some(&self.here) } else { self.elsewhere.get(&shard) };
         let topics = there.into_iter().flat_map(|there| there.topics.keys().map(|topic| topic.0));
@@ -43,7 +43,7 @@ impl Facts {
         (topics.collect(), generations.collect())
     }
 
-    /// A dead letter is deleted.
+    /// Records that a dead letter was deleted.
     pub(super) fn dropped(
         &mut self,
         topic: TopicId,
@@ -64,7 +64,7 @@ impl Facts {
         self.open.push(Fact::Pointed { topic, name, location: pointer.location.clone() });
     }
 
-    /// The end of a partition, as far as messages were delivered there.
+    /// The next offset of a group in a partition.
     pub(crate) fn next(&self, topic: &Name, group: &Name, partition: u32) -> Option<Offset> {
         let mut groups = self.all().flat_map(|numbers| {
             let is_of = |of: &TopicId| numbers.topic_name(*of) == *topic;

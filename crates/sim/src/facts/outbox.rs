@@ -1,4 +1,4 @@
-//! From what goes to another shard to what a history says of it.
+//! Converts messages to other shards to facts.
 
 use driftq_checker::history::{Content, Fact, Name};
 use driftq_core::ShardId;
@@ -10,7 +10,7 @@ use crate::stats::Stats;
 use super::{Facts, body_in};
 
 impl Facts {
-    /// A message of a commit is on its way.
+    /// Records that a message of a commit was added to the outbox.
     pub(super) fn sent(
         &mut self,
         target: ShardId,
@@ -30,7 +30,7 @@ impl Facts {
         self.open.push(Fact::Sent { to, number, topic, message: content });
     }
 
-    /// The message of a key goes to another shard.
+    /// Records that the message of a key goes to another shard.
     pub(super) fn pin(
         &mut self,
         topic: Name,
@@ -66,7 +66,7 @@ impl Facts {
     }
 }
 
-/// What there is to compare of a message that is on its way.
+/// The content of an outgoing message, for comparison.
 fn sent_content(message: &Outgoing) -> Content {
     let text = std::str::from_utf8(&message.value).unwrap_or("");
     let tenant = message.envelope.tenant_id.clone().unwrap_or_else(|| "default".into());

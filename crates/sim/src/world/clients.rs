@@ -1,8 +1,8 @@
-//! Clients, and what each of them remembers.
+//! The clients and their state.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use driftq_checker::history::{Commit as Asked, Effect, Lease, Name, Right};
+use driftq_checker::history::{Commit as CommandContext, Effect, Lease, Name, Right};
 use driftq_core::command::{BeginOf, Commit, FinishStatus, GroupName};
 use driftq_core::{
     ConsumerId, EffectToken, LeaseToken, OnDoubt, Rejection, Reply, RetryRequest, ShardId, Text,
@@ -20,28 +20,28 @@ pub(crate) enum Client {
     Executor(Box<Executor>),
 }
 
-/// All of them.
+/// All clients.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     pub(crate) list: Vec<Client>,
-    /// Who made a call.
+    /// The client of each call.
     pub(crate) calls: BTreeMap<Ticket, usize>,
     pub(crate) next_ticket: u64,
     pub(crate) next_consumer: u64,
     pub(crate) next_body: u64,
     pub(crate) next_nonce: u64,
     pub(crate) next_result: u64,
-    /// What each call that is under way is.
+    /// The kind of each call in flight.
     pub(crate) kinds: BTreeMap<Ticket, &'static str>,
-    /// Which group each peek is about.
+    /// The group of each peek.
     pub(crate) peeks: BTreeMap<Ticket, driftq_checker::history::Name>,
-    /// Whose connection it is.
+    /// The client of each connection.
     pub(crate) connections: BTreeMap<ConsumerId, usize>,
     pub(crate) is_healed: bool,
 }
 
 impl Clients {
-    /// How long a consumer's poll waits; None: it is a stream.
+    /// How long a consumer's poll waits; `None` for a stream.
     pub(crate) fn polls(&self, consumer: ConsumerId) -> Option<u64> {
         let client = *self.connections.get(&consumer)?;
         match &self.list[client] {
@@ -51,7 +51,7 @@ impl Clients {
     }
 }
 
-/// A message as it was sent, to be sent again.
+/// A sent message, kept to send it again.
 #[derive(Debug, Clone)]
 pub(crate) struct Sent {
     pub(crate) body: u64,
@@ -61,13 +61,13 @@ pub(crate) struct Sent {
     pub(crate) padding: usize,
     pub(crate) deadline: Option<Timestamp>,
     pub(crate) retry: Option<RetryRequest>,
-    /// Another topic, as its sender says.
+    /// The topic that the message names, if any.
     pub(crate) target: Option<Name>,
-    /// The router is asked each time it is sent.
+    /// The router decides anew each time the message is sent.
     pub(crate) asks_router: bool,
     /// How often it was sent.
     pub(crate) times: u32,
-    /// Deaths of the node when it was first sent.
+    /// The number of crashes when it was first sent.
     pub(crate) deaths: u64,
 }
 
@@ -77,25 +77,25 @@ pub(crate) struct Producer {
     pub(crate) topic: Name,
     pub(crate) in_flight: BTreeMap<Ticket, Sent>,
     pub(crate) used_keys: Vec<Sent>,
-    /// Messages whose last word was a rejection.
+    /// Messages whose last reply was a rejection.
     pub(crate) rejected: Vec<Sent>,
-    /// Messages that are to be sent at a moment of their own.
+    /// Messages to be sent at a planned time.
     pub(crate) planned: BTreeMap<u64, Sent>,
     pub(crate) next_plan: u64,
 }
 
-/// A delivery as its worker remembers it.
+/// A delivery as its worker knows it.
 #[derive(Debug, Clone)]
-pub(crate) struct Taken {
+pub(crate) struct WorkerDelivery {
     pub(crate) lease: Lease,
     pub(crate) token: LeaseToken,
     pub(crate) body: u64,
     pub(crate) lease_ms: u64,
     pub(crate) extended: bool,
-    /// Whose it is, unless what follows says otherwise.
+    /// The tenant of the message, used for produced messages that name none.
     pub(crate) tenant: Name,
-    /// Effects begun under it whose end waits for the commit.
-    pub(crate) ends: Vec<(Held, Said)>,
+    /// Effects begun under it that are finished by the commit.
+    pub(crate) ends: Vec<(Held, ReportedOutcome)>,
 }
 
 /// A worker.
@@ -108,26 +108,26 @@ pub(crate) struct Worker {
     pub(crate) poll_ms: Option<u64>,
     pub(crate) connection: Option<ConsumerId>,
     pub(crate) joining: Option<Ticket>,
-    pub(crate) work: BTreeMap<u64, Taken>,
+    pub(crate) work: BTreeMap<u64, WorkerDelivery>,
     pub(crate) next_work: u64,
-    pub(crate) old: VecDeque<Taken>,
-    /// Acks under way.
-    pub(crate) acking: BTreeMap<Ticket, Taken>,
+    pub(crate) old: VecDeque<WorkerDelivery>,
+    /// Acks in flight.
+    pub(crate) acking: BTreeMap<Ticket, WorkerDelivery>,
     pub(crate) committing: BTreeMap<Ticket, Committing>,
-    /// Commits that are to be sent again.
+    /// Commits to be sent again.
     pub(crate) again: BTreeMap<u64, Committing>,
     pub(crate) book: Book,
-    /// Reads dead letters and writes them down.
-    pub(crate) is_undertaker: bool,
-    /// When it goes for good, without a word.
+    /// Reads dead letters and records them.
+    pub(crate) reads_dead_letters: bool,
+    /// When it disconnects permanently.
     pub(crate) stays_until: Option<u64>,
 }
 
-/// A commit, to be sent and perhaps sent again.
+/// A commit, kept to send it again.
 #[derive(Debug, Clone)]
 pub(crate) struct Committing {
-    pub(crate) taken: Taken,
-    pub(crate) asked: Asked,
+    pub(crate) taken: WorkerDelivery,
+    pub(crate) asked: CommandContext,
     pub(crate) command: Commit,
     pub(crate) times: u32,
 }
@@ -138,7 +138,7 @@ pub(crate) struct Executor {
     pub(crate) book: Book,
 }
 
-/// A begin, to be sent and perhaps sent again.
+/// A begin, kept to send it again.
 #[derive(Debug, Clone)]
 pub(crate) struct Intent {
     pub(crate) of: BeginOf,
@@ -159,29 +159,29 @@ impl Intent {
     }
 }
 
-/// A right to an effect, as its holder remembers it.
+/// A right to an effect, as its holder knows it.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     pub(crate) right: Right,
     pub(crate) token: EffectToken,
 }
 
-/// How an execution is said to have ended.
+/// The reported outcome of an execution.
 #[derive(Debug, Clone)]
-pub(crate) struct Said {
+pub(crate) struct ReportedOutcome {
     pub(crate) status: FinishStatus,
     pub(crate) result: driftq_core::effect::Outcome,
 }
 
-/// Something a client will do to an effect.
+/// A planned action on an effect.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
     Begin(Intent),
-    Finish(Held, Said),
+    Finish(Held, ReportedOutcome),
     Extend(Held, Option<u64>),
 }
 
-/// What a client remembers of its effects.
+/// The effects of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(crate) begins: BTreeMap<Ticket, Intent>,
@@ -190,31 +190,31 @@ pub(crate) struct Book {
     pub(crate) old: VecDeque<Held>,
 }
 
-/// What an operator is in the middle of.
+/// A pending action of an operator.
 #[derive(Debug, Clone)]
 pub(crate) enum Task {
     MakeTopic(usize),
-    /// A topic that will be deleted again.
-    MakeBrief(Name),
+    /// A short-lived topic.
+    CreateShortLived(Name),
     DeleteBrief(Name),
     /// Pause, then seek, then resume.
     PauseToSeek(GroupName),
     Seek(GroupName),
     Resume(GroupName),
-    /// Until it is done.
+    /// Retried until it succeeds.
     Go(GroupName),
     DeleteGroup,
     Redrive,
-    /// Whatever is in doubt, to be resolved.
+    /// Find effects in doubt, to resolve them.
     FindDoubt,
     Resolve,
     Look,
-    /// What `operator` begins.
+    /// The following actions belong to `operator`.
     Patch(&'static str),
     Purge {
         dry_run: bool,
     },
-    /// Delete what is listed.
+    /// Delete the listed dead letters.
     PurgeListed(Name),
     Explain,
     Peek,
@@ -237,7 +237,7 @@ pub(crate) enum Task {
 /// An operator.
 #[derive(Debug, Default)]
 pub(crate) struct Admin {
-    /// Topics of the plan that exist.
+    /// Number of topics of the plan that exist.
     pub(crate) made: usize,
     pub(crate) tasks: BTreeMap<Ticket, Task>,
     pub(crate) briefs: u32,
@@ -245,17 +245,17 @@ pub(crate) struct Admin {
     pub(crate) paused: Vec<GroupName>,
     pub(crate) has_undertakers: bool,
     pub(crate) has_looked: bool,
-    /// Groups that were created for a while.
+    /// Groups that were created for a limited time.
     pub(crate) guests: Vec<GroupName>,
     pub(crate) invited: u32,
 }
 
-/// How a call ended, for the client that made it.
+/// The outcome of a call for its client.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Done(Reply),
     Refused(Rejection),
-    /// The node was not there.
+    /// No node was available.
     NotSent,
     Unknown,
 }

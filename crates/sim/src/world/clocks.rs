@@ -2,14 +2,14 @@
 
 use driftq_core::{JumpGuard, StoredClock};
 
-/// The authority's clock when a run begins.
+/// The authority clock at the start of a run.
 pub(crate) const EPOCH_MS: u64 = 1_000_000_000;
 
 /// The clock of one process.
 #[derive(Debug)]
 pub(crate) struct ProcessClock {
     pub(crate) guard: JumpGuard,
-    /// As far as this process knows.
+    /// The stored records that this process knows.
     pub(crate) stored: StoredClock,
 }
 
@@ -19,10 +19,10 @@ impl ProcessClock {
     }
 }
 
-/// The authority's clock, what is stored about it, and the one process where there is one.
+/// The authority clock, its stored records, and the clock of the process if there is only one.
 pub(crate) struct Clocks {
     pub(crate) ahead_ms: i64,
-    /// A long jump that was neither confirmed nor set right, and its number.
+    /// A long jump that was neither confirmed nor corrected.
     pub(crate) jump_ms: Option<u64>,
     pub(crate) jumps: u64,
     pub(crate) stored: StoredClock,

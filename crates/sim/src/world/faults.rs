@@ -1,21 +1,21 @@
-//! Faults that are under way.
+//! Active faults.
 
 use std::ops::RangeInclusive;
 
 use crate::stats::Point;
 
-/// What is wrong at the moment.
+/// The active faults.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// The rest of the current round over all kinds and points.
+    /// The remaining faults of the current round over all kinds and points.
     pub(crate) round: Vec<(&'static str, Point)>,
     pub(crate) armed: Option<(&'static str, Point)>,
     pub(crate) is_healed: bool,
     pub(crate) slow_until: u64,
     pub(crate) slow_ms: u64,
-    /// Commits of these lives that never take effect: a range of batches.
+    /// Commits that never take effect: life and range of batches.
     pub(crate) lost: Vec<(u64, RangeInclusive<u64>)>,
-    /// How often the node died.
+    /// How often a node or shard was lost.
     pub(crate) deaths: u64,
 }
 
@@ -29,7 +29,7 @@ impl Faults {
         self.lost.iter().any(|(of, batches)| *of == life && batches.contains(&batch))
     }
 
-    /// Nothing depends on a life that is long over.
+    /// Forgets losses of lives that ended long ago.
     pub(crate) fn forget_life(&mut self, life: u64) {
         self.lost.retain(|(of, _)| *of + 32 > life);
     }

@@ -1,8 +1,8 @@
-//! Nodes of a cluster, and what they know of each other.
+//! The nodes of a cluster and their view of each other.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use driftq_core::ownership::Shown;
+use driftq_core::ownership::ClusterRows;
 use driftq_core::{Command, Epoch, NodeId, ShardId, Ticket, Timestamp};
 use driftq_storage::Ownership;
 
@@ -12,34 +12,34 @@ use crate::cluster::ClusterConfig;
 use crate::cluster::database::Database;
 use crate::cluster::process::{Monotonic, Process};
 
-/// A process among others.
+/// A process of a cluster.
 pub(crate) struct Host {
     pub(crate) process: Process,
     pub(crate) clock: ProcessClock,
-    /// When the machine hears again after the process was stopped: its shards may be quicker.
+    /// When its state machine resumes after a pause. Its shards may resume earlier.
     pub(crate) hears_at: u64,
-    /// Until then the database is out of its reach …
+    /// The database is unreachable until this time …
     pub(crate) cut_until: u64,
     /// … or only for renewals.
     pub(crate) is_cut_in_part: bool,
 }
 
-/// All of them, and the database they see each other in.
+/// All processes, and the database that they share.
 #[derive(Default)]
 pub(crate) struct Hosts {
-    /// None: one node serves everything.
+    /// `None` if one node serves everything.
     pub(crate) database: Option<Database>,
     pub(crate) lease_ms: u64,
     pub(crate) wanted: u32,
     pub(crate) list: BTreeMap<NodeId, Host>,
     pub(crate) next_number: u64,
-    /// What the connection of each life has sent and the database has not done.
+    /// Commits that each life has sent and the database has not executed.
     pub(crate) sessions: BTreeMap<u64, VecDeque<Box<Commit>>>,
-    /// Calls on their way through the node that took them.
-    pub(crate) passing: BTreeMap<Ticket, Passing>,
+    /// Calls that a node has accepted and not answered.
+    pub(crate) passing: BTreeMap<Ticket, AcceptedCall>,
 }
 
-/// What a node asks of the database.
+/// A request of a node to the database.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Request {
     Renew { draining: bool, number: u64 },
@@ -48,23 +48,23 @@ pub(crate) enum Request {
     Leave,
 }
 
-/// What happens to a node.
+/// An event of a node.
 #[derive(Debug)]
 pub(crate) enum HostEvent {
-    /// It looks at its clock.
+    /// Its deadline is due.
     Wake,
-    /// What it asked reaches the database.
+    /// Its request reaches the database.
     Ask(Request),
-    /// A renewal was done, or not.
-    Renewed(u64, Option<Box<Shown>>),
-    /// A claim was done, or not.
+    /// A renewal succeeded or failed.
+    Renewed(u64, Option<Box<ClusterRows>>),
+    /// A claim succeeded or failed.
     ClaimOver { shard: ShardId, claimed: Option<(Ownership, Timestamp)> },
-    /// A shard was given up, or it was tried.
+    /// A shard was given up, or the attempt failed.
     GivenUp(ShardId),
 }
 
 impl Hosts {
-    /// `wanted` nodes that share `shards`. One needs no others.
+    /// Creates the state for `wanted` nodes that share `shards`. A single node needs no database.
     pub(crate) fn new(wanted: u32, shards: u32, rng: &mut fastrand::Rng) -> Hosts {
         if wanted < 2 {
             return Hosts::default();
@@ -91,10 +91,10 @@ impl Hosts {
     }
 
     pub(crate) fn database(&mut self) -> &mut Database {
-        self.database.as_mut().expect("only one of many asks it")
+        self.database.as_mut().expect("called only with several nodes")
     }
 
-    /// Who holds a shard, as the database has it.
+    /// The holder of a shard, according to the database.
     pub(crate) fn holder(&mut self, shard: ShardId) -> Option<NodeId> {
         self.database().held(shard).node
     }
@@ -105,13 +105,14 @@ impl Hosts {
         (until > now).then_some(until)
     }
 
-    /// The same for its machine.
+    /// Until when its state machine is stopped.
     pub(crate) fn deaf_until(&self, id: NodeId, now: u64) -> Option<u64> {
         let until = self.list.get(&id)?.hears_at;
         (until > now).then_some(until)
     }
 
-    /// The node that `from` sends calls for a shard to. None if `from` knows of no node that serves it.
+    /// The node to which `from` sends calls for a shard. `None` if `from` knows no node that serves
+    /// it.
     pub(crate) fn route(&self, from: NodeId, shard: ShardId) -> Option<(NodeId, Epoch)> {
         let machine = &self.list.get(&from)?.process.machine;
         let (node, epoch) = machine.holder(shard)?;
@@ -126,7 +127,7 @@ impl Hosts {
         self.list.get(&at).is_some_and(|host| host.process.machine.serves(shard) == Some(epoch))
     }
 
-    /// Whether the database is out of a node's reach.
+    /// Whether a node cannot reach the database.
     pub(crate) fn is_cut(&self, id: NodeId, now: u64) -> bool {
         self.list.get(&id).is_some_and(|host| host.cut_until > now && !host.is_cut_in_part)
     }
@@ -138,9 +139,9 @@ impl Hosts {
     }
 }
 
-/// A call at the node that took it.
+/// A call at the node that accepted it.
 #[derive(Debug)]
-pub(crate) struct Passing {
+pub(crate) struct AcceptedCall {
     pub(crate) entry: NodeId,
     pub(crate) since: u64,
     pub(crate) command: Command,

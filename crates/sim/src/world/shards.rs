@@ -11,42 +11,42 @@ use driftq_core::{
 use driftq_storage::{Memory, Ownership};
 
 use crate::cluster::process::Monotonic;
-use crate::facts::{Asked, Facts};
+use crate::facts::{CommandContext, Facts};
 use crate::stats::Point;
 
-/// A batch under way.
+/// A batch in flight.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct InFlight {
     pub(crate) batch: u64,
     pub(crate) point: Point,
 }
 
-/// A node, as far as it serves one shard.
+/// A node serving one shard.
 pub(crate) struct Node {
-    /// No two have the same, whatever they serve.
+    /// Unique among all nodes and shards.
     pub(crate) life: u64,
     pub(crate) shard: ShardId,
-    /// Which of many it is.
+    /// The node in a cluster; `None` for a single node.
     pub(crate) host: Option<NodeId>,
     pub(crate) ownership: Ownership,
     pub(crate) pipeline: Pipeline,
     pub(crate) clock: Clock,
     pub(crate) monotonic: Monotonic,
-    /// It is to end when what was decided is durable, and decides nothing more.
+    /// The shard is being given up: it decides nothing more and ends when its batches are durable.
     pub(crate) is_ending: bool,
-    /// Calls to be answered.
+    /// Calls without a reply.
     pub(crate) pending: BTreeSet<Ticket>,
-    pub(crate) asked: BTreeMap<Ticket, Asked>,
-    /// Windows of other shards, to be answered there.
+    pub(crate) asked: BTreeMap<Ticket, CommandContext>,
+    /// Windows from other shards, with the shard and node to reply to.
     pub(crate) carried: BTreeMap<Ticket, (ShardId, Option<NodeId>)>,
     pub(crate) connections: BTreeMap<ConsumerId, Connection>,
-    pub(crate) under_way: Vec<UnderWay>,
+    pub(crate) under_way: Vec<InFlight>,
     /// When the last commit was sent.
     pub(crate) sent_until: u64,
-    /// When the engine is done with what it was sent, or, where there are many nodes, when that arrives.
+    /// When the engine finishes its last commit or, with several nodes, when that commit arrives.
     pub(crate) disk_busy_until: u64,
     pub(crate) answers_busy_until: u64,
-    pub(crate) next_nobody: u64,
+    pub(crate) next_internal_ticket: u64,
     pub(crate) turn_at: u64,
     pub(crate) turns: u64,
 }
@@ -55,30 +55,30 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) session: Session,
-    /// The node that its client is connected to, where there are many.
+    /// The node that its client is connected to, with several nodes.
     pub(crate) entry: Option<NodeId>,
     /// Until when its client reads nothing.
     pub(crate) stalled_until: u64,
-    /// When the last line arrives: lines do not overtake each other.
+    /// When the last line arrives. Lines do not overtake each other.
     pub(crate) last_line_at: u64,
 }
 
-/// What a caller hears.
+/// The reply that a caller receives.
 #[derive(Debug)]
-pub(crate) enum Heard {
-    /// An answer.
+pub(crate) enum CallReply {
+    /// A reply.
     Answer(Box<CommandResult>),
-    /// The shard is not served there: nothing happened.
-    NobodyListens,
-    /// Nothing: it may or may not have happened.
+    /// The shard is not served: nothing happened.
+    NotServing,
+    /// No reply: the outcome is unknown.
     Nothing,
 }
 
-/// The storage at some point, and what was committed until then.
+/// A snapshot of the storage and the facts committed until then.
 pub(crate) struct Backup {
     pub(crate) engine: Memory,
     pub(crate) facts: Facts,
-    /// The last event before it.
+    /// The last event before the backup.
     pub(crate) seq: u64,
 }
 
@@ -89,17 +89,17 @@ pub(crate) struct Damage {
     pub(crate) partition: u32,
 }
 
-/// A commit on its way.
+/// A commit in flight.
 #[derive(Debug)]
 pub(crate) struct Commit {
-    /// The node that sent it, if there are many.
+    /// The node that sent it, with several nodes.
     pub(crate) host: Option<NodeId>,
     pub(crate) ownership: driftq_storage::Ownership,
     pub(crate) batch: Arc<Batch>,
     pub(crate) writes: Vec<Write>,
     pub(crate) answer_at: u64,
-    /// Who asked for what, for the facts.
-    pub(crate) keyed: BTreeMap<Ticket, crate::facts::Asked>,
-    /// The node's counters after this batch, in some.
+    /// The commands of the batch, for the facts.
+    pub(crate) keyed: BTreeMap<Ticket, crate::facts::CommandContext>,
+    /// The counters of the node after this batch, for some batches.
     pub(crate) counted: Vec<driftq_checker::history::Counters>,
 }

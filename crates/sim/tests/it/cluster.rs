@@ -1,5 +1,5 @@
-//! Nodes that share shards: never two that are alive on one, every shard served again soon, and rest when
-//! nothing happens.
+//! Nodes that share shards: no two live nodes serve one shard, every shard is served again soon,
+//! and the cluster is idle when nothing happens.
 
 use driftq_core::ownership::{CLAIM_BACKOFF_MS_MAX, NODE_LEASE_MS};
 use driftq_core::{NodeId, ShardId};
@@ -7,10 +7,10 @@ use driftq_sim::cluster::{Cluster, ClusterConfig, Counts, Faults};
 
 const TERMS: ClusterConfig =
     ClusterConfig { shards: 64, lease_ms: NODE_LEASE_MS, claim_ms: 20, cores: 16, connections: 4 };
-/// From a death, or from the end of all faults, to every shard served.
+/// Time from a crash, or from the end of all faults, until every shard is served.
 const SOON_MS: u64 = NODE_LEASE_MS + 5_000;
 
-/// A cluster at rest.
+/// An idle cluster.
 fn settled(seed: u64, shards: u32, nodes: usize) -> Cluster {
     let mut cluster = Cluster::new(seed, ClusterConfig { shards, ..TERMS });
     for _ in 0..nodes {
@@ -18,7 +18,7 @@ fn settled(seed: u64, shards: u32, nodes: usize) -> Cluster {
     }
     cluster.run(20_000, Cluster::is_settled);
     assert!(cluster.is_settled(), "seed {seed}");
-    // So that the next thing happens at some moment between two renewals.
+    // The next event happens at a random moment between two renewals.
     let pause = fastrand::Rng::with_seed(seed).u64(1_000..2_000);
     cluster.run(cluster.now() + pause, |_| false);
     cluster
@@ -34,7 +34,7 @@ fn assert_whole(cluster: &Cluster, seed: u64) {
     assert_eq!(cluster.broken(), [] as [String; 0], "seed {seed}");
 }
 
-/// Everything at once for two minutes, then nothing.
+/// All faults at once for two minutes, then none.
 fn chaos(seed: u64) -> Counts {
     let mut chance = fastrand::Rng::with_seed(seed ^ 0xc4a0);
     let terms = ClusterConfig { shards: chance.u32(1..=64), claim_ms: chance.u64(1..200), ..TERMS };
@@ -77,10 +77,10 @@ fn chaos(seed: u64) -> Counts {
     cluster.start();
     cluster.faults = Faults::default();
     cluster.run(all_back, |_| false);
-    // What has failed again and again waits longest.
+    // Repeated failures have the longest backoff.
     cluster.run(cluster.now() + SOON_MS + CLAIM_BACKOFF_MS_MAX, Cluster::is_settled);
-    assert!(cluster.is_settled(), "seed {seed} does not come to rest");
-    // The last that drain leave.
+    assert!(cluster.is_settled(), "seed {seed} does not become idle");
+    // The last draining nodes leave.
     cluster.run(cluster.now() + 3_000, |_| false);
     assert_whole(&cluster, seed);
     let loads = cluster.loads();
@@ -92,8 +92,8 @@ fn chaos(seed: u64) -> Counts {
     let before = cluster.counts();
     cluster.run(cluster.now() + 60_000, |_| false);
     let after = cluster.counts();
-    assert_eq!(before.actions, after.actions, "seed {seed} does not rest");
-    // Once a second, by clocks that run up to 1 % fast.
+    assert_eq!(before.actions, after.actions, "seed {seed} is not idle");
+    // One renewal per second, with clocks that run up to 1 % fast.
     let renewals = 61 * cluster.nodes().len() as u64;
     assert!(after.renewals - before.renewals <= renewals, "seed {seed}");
     assert!(cluster.is_settled(), "seed {seed}");
@@ -101,7 +101,7 @@ fn chaos(seed: u64) -> Counts {
 }
 
 #[test]
-fn no_two_live_nodes_serve_a_shard_and_faults_that_end_are_forgotten() {
+fn no_two_live_nodes_serve_a_shard_and_faults_are_recovered_from() {
     let mut all = Counts::default();
     for seed in 0..100 {
         let counts = chaos(seed);
@@ -110,14 +110,15 @@ fn no_two_live_nodes_serve_a_shard_and_faults_that_end_are_forgotten() {
         all.abandoned += counts.abandoned;
         all.fenced += counts.fenced;
     }
-    // What the checks are about has happened.
+    // The faults under test have occurred.
     assert!(all.claims > 10_000 && all.refused > 300 && all.abandoned > 3_000, "{all:?}");
-    assert_eq!(all.fenced, 0, "nobody was taken for gone that served");
+    assert_eq!(all.fenced, 0, "no serving node was declared dead");
 }
 
-/// Everybody looks dead for a moment, or a dead one alive: whatever is made of that, it passes.
+/// All nodes look dead for a moment, or a dead one looks alive. No shard may be claimed because of
+/// it.
 #[test]
-fn a_database_whose_clock_jumps_is_got_over() {
+fn a_jump_of_the_database_clock_claims_no_shard() {
     const HOUR_MS: u64 = 3_600_000;
     for seed in 0..50 {
         let mut cluster = settled(seed, 64, 5);
@@ -129,7 +130,7 @@ fn a_database_whose_clock_jumps_is_got_over() {
             assert!(cluster.is_settled(), "seed {seed}, {ahead_ms} ms ahead");
             let claims = cluster.counts().claims - claims;
             assert_eq!(claims, 0, "seed {seed}, {ahead_ms} ms ahead");
-            // One dies before the next jump.
+            // One node dies before the next jump.
             cluster.kill(node);
             cluster.start();
             cluster.run(cluster.now() + SOON_MS, |_| false);
@@ -139,7 +140,7 @@ fn a_database_whose_clock_jumps_is_got_over() {
 }
 
 #[test]
-fn the_shards_of_a_node_that_dies_are_served_again_soon() {
+fn shards_of_a_crashed_node_are_served_again_soon() {
     for seed in 0..50 {
         let mut cluster = settled(seed, 64, 2 + seed as usize % 6);
         let node = cluster.nodes()[0];
@@ -152,14 +153,14 @@ fn the_shards_of_a_node_that_dies_are_served_again_soon() {
 }
 
 #[test]
-fn the_shards_of_a_node_that_is_stopped_are_served_again_soon_and_it_serves_them_no_more() {
+fn shards_of_a_suspended_node_are_served_by_the_others_soon() {
     for seed in 0..50 {
         let mut cluster = settled(seed, 64, 3);
         let node = cluster.nodes()[0];
         let stopped_at = cluster.now();
         cluster.pause(node, 60_000);
         cluster.run(stopped_at + SOON_MS, |_| false);
-        // It is stopped and does not know yet.
+        // The node is suspended and has not noticed yet.
         let others: usize = cluster.loads()[1..].iter().sum();
         assert_eq!(others, 64, "seed {seed}");
         cluster.run(stopped_at + 60_000, |_| false);
@@ -172,7 +173,7 @@ fn the_shards_of_a_node_that_is_stopped_are_served_again_soon_and_it_serves_them
 }
 
 #[test]
-fn a_node_that_joins_takes_its_share_and_nothing_else_moves() {
+fn a_joining_node_gets_its_share_and_nothing_else_moves() {
     for nodes in 1..8 {
         let mut cluster = settled(nodes as u64, 64, nodes);
         let (before, claims) = (servers(&cluster), cluster.counts().claims);
@@ -192,7 +193,7 @@ fn a_node_that_joins_takes_its_share_and_nothing_else_moves() {
 }
 
 #[test]
-fn a_node_that_drains_hands_over_and_leaves() {
+fn a_draining_node_hands_over_its_shards_and_leaves() {
     for seed in 0..50 {
         let mut cluster = settled(seed, 64, 4);
         let node = cluster.nodes()[0];
@@ -210,9 +211,9 @@ fn a_node_that_drains_hands_over_and_leaves() {
     }
 }
 
-/// Nobody is alive when it comes back, and the first to renew sees itself alone.
+/// No node is alive when the database returns, and the first to renew sees only itself.
 #[test]
-fn when_the_database_was_away_everybody_takes_back_what_it_had() {
+fn after_a_database_outage_every_node_reclaims_its_shards() {
     for seed in 0..50 {
         let mut cluster = settled(seed, 64, 8);
         let (before, claims) = (servers(&cluster), cluster.counts().claims);
@@ -229,14 +230,14 @@ fn when_the_database_was_away_everybody_takes_back_what_it_had() {
 }
 
 #[test]
-fn one_seed_is_one_run() {
+fn the_same_seed_gives_the_same_run() {
     let lines = |seed| format!("{:?}", chaos(seed));
     assert_eq!(lines(5), lines(5));
     assert_ne!(lines(5), lines(6));
 }
 
 #[test]
-fn a_node_that_a_person_drains_serves_nothing_until_it_may_again() {
+fn a_node_drained_by_an_operator_serves_nothing_until_undrained() {
     for seed in 0..20 {
         let mut cluster = settled(seed, 64, 4);
         let node = cluster.nodes()[0];
@@ -247,7 +248,7 @@ fn a_node_that_a_person_drains_serves_nothing_until_it_may_again() {
         assert!(cluster.is_settled(), "seed {seed}");
         let gap_ms = cluster.take_gap_ms();
         assert!(gap_ms < 2_500, "seed {seed}: {gap_ms} ms");
-        // Whatever happens to the others.
+        // Also while other nodes fail.
         cluster.kill(cluster.nodes()[1]);
         cluster.run(cluster.now() + SOON_MS, |_| false);
         assert_eq!((cluster.loads()[0], cluster.is_settled()), (0, true), "seed {seed}");
@@ -259,7 +260,7 @@ fn a_node_that_a_person_drains_serves_nothing_until_it_may_again() {
 }
 
 #[test]
-fn a_shard_that_is_put_on_a_node_stays_there_while_others_come_and_go() {
+fn a_pinned_shard_stays_while_other_nodes_join_and_leave() {
     for seed in 0..20 {
         let mut cluster = settled(seed, 64, 4);
         let (shard, nodes) = (ShardId(seed as u32), cluster.nodes());
@@ -269,7 +270,7 @@ fn a_shard_that_is_put_on_a_node_stays_there_while_others_come_and_go() {
         cluster.run(cluster.now() + 5_000, |_| false);
         assert_eq!((cluster.server(shard), cluster.is_settled()), (Some(to), true), "seed {seed}");
         let moved = before.iter().zip(servers(&cluster)).filter(|(was, is)| *was != is).count();
-        assert_eq!(moved, 2, "seed {seed}: one for the other");
+        assert_eq!(moved, 2, "seed {seed}: two shards swap");
         let other = *nodes.iter().find(|node| **node != to).expect("another");
         cluster.kill(other);
         cluster.start();

@@ -1,4 +1,4 @@
-//! The simulator itself: one seed is one run, byte for byte.
+//! The simulator itself: one seed gives one run, byte for byte.
 
 mod cluster;
 
@@ -18,7 +18,7 @@ fn history(seed: u64) -> String {
 fn the_same_seed_twice_gives_the_same_bytes() {
     for seed in [1, 78] {
         let (first, second) = (history(seed), history(seed));
-        assert!(first.len() > 1_000_000, "seed {seed} does something");
+        assert!(first.len() > 1_000_000, "seed {seed} has events");
         assert!(first == second, "seed {seed} gives two histories");
     }
 }

@@ -1,4 +1,4 @@
-//! Cells as PostgreSQL takes and returns them: a set of rows is one array per column.
+//! Cells as PostgreSQL binds and returns them. A set of rows is bound as one array per column.
 
 use std::error::Error;
 
@@ -44,7 +44,7 @@ impl ToSql for Param<'_> {
     to_sql_checked!();
 }
 
-/// What a column is in PostgreSQL.
+/// The PostgreSQL type of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Number,
@@ -57,7 +57,7 @@ impl Form {
         match column {
             Column::Number(_) => Form::Number,
             Column::Word(_) => Form::Text,
-            // TEXT refuses one character and orders by a language.
+            // TEXT rejects NUL characters and sorts by a collation.
             Column::Any(_) | Column::Hash(_) => Form::Bytes,
         }
     }
@@ -85,7 +85,7 @@ impl Form {
         }
     }
 
-    /// One cell alone.
+    /// Returns the parameter for a single cell.
     pub(super) fn one(self, cell: Cell<'_>) -> Param<'_> {
         match (self, cell) {
             (_, Cell::Number(number)) => Param::Number(number.cast_signed()),
@@ -96,18 +96,18 @@ impl Form {
     }
 }
 
-/// The forms of a table's key.
+/// Returns the types of a table's key columns.
 pub(super) fn key_forms(layout: &Layout) -> Vec<Form> {
     layout.key.iter().map(|column| Form::of(*column)).collect()
 }
 
-/// The forms of all columns of a table, its body last.
+/// Returns the types of all columns of a table. The body is last.
 pub(super) fn all_forms(layout: &Layout) -> Vec<Form> {
     let columns = layout.key.iter().chain(layout.columns).map(|column| Form::of(*column));
     columns.chain([Form::of_body(layout.body)]).collect()
 }
 
-/// Rows of cells, turned into one array per column.
+/// Converts rows of cells into one array per column.
 pub(super) fn arrays<'a>(
     forms: &[Form],
     rows: impl IntoIterator<Item = Vec<Cell<'a>>>,
@@ -121,7 +121,9 @@ pub(super) fn arrays<'a>(
                 (Param::ManyBytes(all), Cell::Text(text)) => all.push(text.as_bytes()),
                 (Param::ManyBytes(all), Cell::Bytes(bytes)) => all.push(bytes),
                 (array, _) => {
-                    return Err(PgError::Database(format!("a cell does not fit {array:?}")));
+                    return Err(PgError::Database(format!(
+                        "a cell does not match the type of {array:?}"
+                    )));
                 }
             }
         }
@@ -129,7 +131,7 @@ pub(super) fn arrays<'a>(
     Ok(arrays)
 }
 
-/// A selected line.
+/// A result row.
 pub(super) struct Line<'a> {
     line: &'a tokio_postgres::Row,
     next: usize,
@@ -137,7 +139,7 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// From its cell `next` on.
+    /// Reads the cells of `line` from index `next` on.
     pub(super) fn of(line: &'a tokio_postgres::Row, next: usize, layout: &Layout) -> Line<'a> {
         Line { line, next, body: Form::of_body(layout.body) }
     }
@@ -148,7 +150,7 @@ impl<'a> Line<'a> {
     }
 
     fn wrong(&self) -> PgError {
-        PgError::Database(format!("cell {} of a row cannot be", self.next - 1))
+        PgError::Database(format!("cell {} of a row has an invalid value", self.next - 1))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Is this server one that keeps what it says? Looked at before the first claim.
+//! Checks of the server before the first claim: version, encoding, durability, and direct
+//! connections.
 
 use tokio_postgres::Client;
 
@@ -7,7 +8,7 @@ use super::error::OpenError;
 /// The oldest version that is tested.
 const VERSION_MIN: i32 = 150_000;
 
-/// What a commit survives.
+/// Checks the server. Returns what an acknowledged commit survives.
 pub(super) async fn durability(client: &Client, other: &Client) -> Result<&'static str, OpenError> {
     let show = |name: &'static str| async move {
         let row = client.query_one("SELECT current_setting($1)", &[&name]).await?;
@@ -16,28 +17,29 @@ pub(super) async fn durability(client: &Client, other: &Client) -> Result<&'stat
     let version = show("server_version_num").await?;
     if version.parse().unwrap_or(0) < VERSION_MIN {
         return Err(OpenError::Unfit(format!(
-            "it is PostgreSQL {}: use 15 or newer",
+            "PostgreSQL {} is not supported; use 15 or newer",
             show("server_version").await?
         )));
     }
     if show("server_encoding").await? != "UTF8" {
         let why =
-            "its encoding is not UTF8, and clients write what they like: make another database";
+            "its encoding is not UTF8, but messages may contain any text; create another database";
         return Err(OpenError::Unfit(why.to_owned()));
     }
     for (name, why) in [
-        ("fsync", "a crash of its machine loses what was acknowledged"),
-        ("full_page_writes", "a crash of its machine tears pages"),
+        ("fsync", "a crash of its machine loses acknowledged commits"),
+        ("full_page_writes", "a crash of its machine can corrupt pages"),
     ] {
         if show(name).await? != "on" {
-            return Err(OpenError::Unfit(format!("{name} is off, {why}: turn it on")));
+            return Err(OpenError::Unfit(format!("{name} is off, so {why}; turn it on")));
         }
     }
     if client.query_one("SELECT pg_is_in_recovery()", &[]).await?.get(0) {
-        let why = "it is a standby: name its primary, or all servers";
+        let why = "it is a standby; use the URL of its primary, or list all servers";
         return Err(OpenError::Unfit(why.to_owned()));
     }
-    // Behind a pool of transactions both are one process: what is set for a session is lost or another's.
+    // Behind a transaction-mode pooler, both connections may share a backend, so session settings
+    // are lost or apply to another connection.
     let pid = "SELECT pg_backend_pid()";
     let mut pids = Vec::new();
     for client in [client, other, client] {
@@ -45,8 +47,7 @@ pub(super) async fn durability(client: &Client, other: &Client) -> Result<&'stat
         pids.push(pid);
     }
     if pids[0] == pids[1] || pids[0] != pids[2] {
-        let why =
-            "it is behind a pool of transactions: connect to the server itself, or pool by session";
+        let why = "it is behind a transaction-mode pooler; connect directly, or use session mode";
         return Err(OpenError::Unfit(why.to_owned()));
     }
     Ok(if show("synchronous_standby_names").await?.is_empty() {

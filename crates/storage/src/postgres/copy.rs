@@ -1,9 +1,10 @@
-//! From a data directory to a database: the same storage, served from elsewhere.
+//! Copies a data directory to a PostgreSQL database.
 //!
-//! 1. One transaction: all of it is there, or nothing is.
-//! 2. Identity, keys, epochs and every row stay as they are: tokens, fences, ids and cursors go on working.
-//! 3. The directory is not served any more: tokens would be valid in both places.
-//! 4. What was counted on the way out is counted again where it has come to.
+//! 1. The copy is one transaction.
+//! 2. Identity, keys, epochs and rows are unchanged, so tokens, fences, ids and cursors stay valid.
+//! 3. No server starts on the directory after the copy, because tokens would be valid in both
+//!    places.
+//! 4. The rows that were read are compared with the rows that were stored, by number.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,29 +23,29 @@ use super::session::Session;
 use super::statements::All;
 use super::target::Target;
 use crate::layout::{content_cells, key_cells, layout};
-use crate::sqlite::{self, rows::Whole};
+use crate::sqlite::{self, rows::DirectoryReader};
 use crate::{EngineError, Ownership};
 
-/// Rows of one statement, and about how many bytes.
+/// Maximum number of rows of one statement, and approximate maximum of their bytes.
 const ROWS_MAX: usize = 1_000;
 const BYTES_MAX: usize = 4 << 20;
 
-/// Nothing was copied.
+/// Why a copy failed.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each says what it is")]
+#[expect(missing_docs, reason = "the messages describe the errors")]
 pub enum CopyError {
     #[error(transparent)]
     From(#[from] sqlite::OpenError),
     #[error(transparent)]
     To(#[from] OpenError),
-    #[error("the directory was copied to this database before: serve the database")]
+    #[error("the directory was already copied to this database; start servers on the database")]
     CopiedBefore,
     #[error(
-        "the directory was copied, but could not be marked as copied ({0}): never serve it again"
+        "the directory was copied but could not be marked as copied ({0}); do not start a server on it again"
     )]
     Unmarked(EngineError),
     #[error(
-        "nothing was copied, try again: of {table} {read} rows were read and {found} are there"
+        "nothing was copied: {read} rows of {table} were read but {found} were stored; try again"
     )]
     Miscounted { table: &'static str, read: u64, found: u64 },
 }
@@ -62,14 +63,15 @@ struct Piece {
     rows: Vec<Row>,
 }
 
-/// Copies a data directory into an empty database, and marks the directory so that no server starts on it. Reports the
-/// rows of each table to `far`, and returns them for all tables. Fails while a server runs on the directory.
+/// Copies a data directory into an empty database, and marks the directory so that no server starts
+/// on it. Reports the number of rows of each table to `far`, and returns the numbers of all tables.
+/// Fails while a server runs on the directory.
 pub async fn copy(
     data: &Path,
     url: &str,
     far: &mut (dyn FnMut(&'static str, u64) + Send),
 ) -> Result<BTreeMap<&'static str, u64>, CopyError> {
-    let from = Whole::open(data)?;
+    let from = DirectoryReader::open(data)?;
     let (identity, shards) = (from.identity().clone(), from.shards()?);
     let target = Target::read(url)?;
     let (mut session, other) = (open(&target).await?, open(&target).await?);
@@ -78,9 +80,9 @@ pub async fn copy(
     let copying = begin(&mut session.client).await?;
     if let Some(found) = migrate(&copying).await? {
         if found.storage != identity.storage {
-            return Err(OpenError::Taken.into());
+            return Err(OpenError::PooledSession.into());
         }
-        // The copy before this one may have been killed before it could.
+        // The earlier copy may have been killed before it marked the directory.
         from.mark_copied().await.map_err(CopyError::Unmarked)?;
         return Err(CopyError::CopiedBefore);
     }
@@ -108,8 +110,9 @@ pub async fn copy(
         *rows += piece.rows.len() as u64;
         far(name, *rows);
     }
-    let (from, newest) =
-        reading.await.map_err(|_| OpenError::Damaged("the reader has stopped".to_owned()))??;
+    let (from, newest) = reading
+        .await
+        .map_err(|_| OpenError::Damaged("the reader stopped unexpectedly".to_owned()))??;
     count(&copying, &copied, &newest).await?;
     copying.commit().await?;
     from.mark_copied().await.map_err(CopyError::Unmarked)?;
@@ -120,9 +123,9 @@ async fn open(target: &Target) -> Result<Session, OpenError> {
     Ok(Session::open(target).await?)
 }
 
-/// Reads everything, and returns the newest head of each shard.
+/// Reads all rows. Returns the newest head of each shard.
 fn read_all(
-    from: &Whole,
+    from: &DirectoryReader,
     shards: &[Ownership],
     send: &mpsc::Sender<Piece>,
 ) -> Result<BTreeMap<ShardId, BatchNo>, sqlite::OpenError> {
@@ -144,7 +147,7 @@ fn read_all(
                 let piece = Piece { shard: *shard, table, rows: std::mem::take(&mut rows) };
                 send.blocking_send(piece).is_ok()
             })?;
-            // Nobody takes it where the other side has failed.
+            // The receiver is closed if the other side has failed.
             let _failed = send.blocking_send(Piece { shard: *shard, table, rows });
         }
     }
@@ -172,7 +175,7 @@ async fn put(copying: &Transaction<'_>, all: &All, piece: &Piece) -> Result<(), 
     Ok(())
 }
 
-/// Whether what was read is there.
+/// Checks that all rows that were read are stored.
 async fn count(
     copying: &Transaction<'_>,
     copied: &BTreeMap<&'static str, u64>,

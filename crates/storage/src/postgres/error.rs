@@ -5,37 +5,39 @@ use tokio_postgres::error::SqlState;
 
 use crate::EngineError;
 
-/// A database cannot be used.
+/// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields are what their names say")]
+#[expect(missing_docs, reason = "the names describe the fields")]
 pub enum OpenError {
-    #[error("the database URL cannot be used: {0}")]
+    #[error("invalid database URL: {0}")]
     Url(String),
     #[error("the database cannot be used: {0}")]
     Unfit(String),
     #[error("the database cannot be used: {0}")]
     Database(String),
-    #[error("the database has format {version}, this driftq knows {known}: use a newer driftq")]
-    Newer { version: usize, known: usize },
-    #[error("the database has {0} shards and keeps their number: leave storage.shards out")]
-    Shards(u32),
-    #[error("the database does not hold what it should: {0}; restore it from a backup")]
-    Damaged(String),
-    #[error("the database holds no storage of DriftQ: give the URL of one that does")]
-    Missing,
-    #[error("there is no shard {shard}: the database has {shards}, from 0")]
-    NoShard { shard: ShardId, shards: usize },
-    #[error("the database holds a storage already: give an empty one")]
-    Taken,
     #[error(
-        "the tables come from another database: if they were restored from a backup, say so by `driftq mark-restored`"
+        "the database has format {version}, but this driftq supports {known}; use a newer driftq"
+    )]
+    Newer { version: usize, known: usize },
+    #[error("the database has {0} shards, which cannot be changed; remove storage.shards")]
+    Shards(u32),
+    #[error("the database is damaged: {0}; restore it from a backup")]
+    Damaged(String),
+    #[error("the database contains no DriftQ storage; check the database URL")]
+    Missing,
+    #[error("shard {shard} does not exist; the database has {shards} shards, numbered from 0")]
+    NoShard { shard: ShardId, shards: usize },
+    #[error("the database already contains a DriftQ storage; use an empty database")]
+    PooledSession,
+    #[error(
+        "the tables were created in another database; if they were restored from a backup, run `driftq mark-restored`"
     )]
     Restored,
-    #[error("the node at {0} runs on the database: stop it, or wait until its lease is over")]
+    #[error("the node at {0} is running on the database; stop it, or wait until its lease expires")]
     Alive(String),
 }
 
-/// Not done.
+/// Why a call failed.
 #[derive(Debug)]
 pub(super) enum PgError {
     Fenced,
@@ -44,7 +46,7 @@ pub(super) enum PgError {
 
 impl From<tokio_postgres::Error> for PgError {
     fn from(error: tokio_postgres::Error) -> PgError {
-        if is_fenced(&error) { PgError::Fenced } else { PgError::Database(whole(&error)) }
+        if is_fenced(&error) { PgError::Fenced } else { PgError::Database(with_cause(&error)) }
     }
 }
 
@@ -59,7 +61,7 @@ impl From<PgError> for OpenError {
 
 impl From<tokio_postgres::Error> for OpenError {
     fn from(error: tokio_postgres::Error) -> OpenError {
-        OpenError::Database(whole(&error))
+        OpenError::Database(with_cause(&error))
     }
 }
 
@@ -72,8 +74,8 @@ impl From<PgError> for EngineError {
     }
 }
 
-/// An error with its causes.
-pub(super) fn whole(error: &tokio_postgres::Error) -> String {
+/// Formats an error with its cause.
+pub(super) fn with_cause(error: &tokio_postgres::Error) -> String {
     match (error.as_db_error(), std::error::Error::source(error)) {
         (Some(database), _) => database.to_string(),
         (None, Some(source)) => format!("{error}: {source}"),
@@ -81,7 +83,8 @@ pub(super) fn whole(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// Whether the head was refused: its predecessor is not the last, or another has claimed the shard.
+/// Whether the head was rejected: its predecessor is not the last batch, or another node has
+/// claimed the shard.
 fn is_fenced(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|error| {
         let refused = [SqlState::NOT_NULL_VIOLATION, SqlState::UNIQUE_VIOLATION];

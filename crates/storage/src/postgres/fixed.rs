@@ -1,15 +1,15 @@
-//! Statements that are written out, each with its bound.
+//! Statements with constant text, each with its bound.
 
 use super::sql::{Bound, Sql};
 
-/// A time of this database in milliseconds.
+/// The SQL for a database time in milliseconds.
 macro_rules! ms {
     ($of:literal) => {
         concat!("(extract(epoch FROM ", $of, ") * 1000)::int8")
     };
 }
-/// What is shown of `seen`, and of all shards.
-macro_rules! shown {
+/// The SQL that selects the nodes of `seen`, and all shards.
+macro_rules! cluster_rows {
     () => {
         concat!(
             "SELECT NULL::int8, NULL::int8, node, NULL::int8, address, version, rules, draining, drained, ",
@@ -19,25 +19,26 @@ macro_rules! shown {
     };
 }
 
-/// Each statement with the rows and buffers it may touch for each row that it is asked for.
+/// Defines each statement with the rows and buffers that it may read per requested row.
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident: ($rows:expr, $buffers:expr) = $sql:expr;)*) => {
         $($(#[$doc])* pub(super) static $name: Sql =
             Sql::fixed(stringify!($name), $sql, Bound::each($rows, $buffers));)*
 
-        /// All of them.
+        /// All statements of this module.
         #[cfg(test)]
         pub(super) static FIXED: &[&Sql] = &[$(&$name),*];
     };
 }
 
 statements! {
-    /// Locks out every claim until the transaction ends; a row only while the epoch is `$2`.
+    /// Blocks every claim until the transaction ends. Returns a row only while the epoch is `$2`.
     FENCE: (1, 8) = "SELECT 1 FROM shard WHERE shard = $1 AND epoch = $2 FOR NO KEY UPDATE";
 
-    /// The head of batch `$2` under the epoch `$7`, and the time. Where its predecessor is not the last, or the
-    /// ownership is over, its number is null, which no head may have: that ends the transaction, whatever was
-    /// sent behind it.
+    /// Inserts the head of batch `$2` under the epoch `$7`, and returns the time. If its
+    /// predecessor is not the last batch, or the ownership has ended, the batch number is null. The
+    /// column is NOT NULL, so the transaction fails, including all statements that were sent after
+    /// this one.
     HEAD: (3, 32) = "INSERT INTO head (shard, batch, epoch, now, clean, body) VALUES ($1,
     CASE WHEN EXISTS (SELECT FROM shard WHERE shard = $1 AND epoch = $7)
           AND CASE WHEN $2::int8 = 1 THEN NOT EXISTS (SELECT FROM head WHERE shard = $1)
@@ -54,7 +55,7 @@ statements! {
 
     OWNER: (1, 8) = "SELECT 1 FROM shard WHERE shard = $1 AND epoch = $2";
 
-    /// Pages that lie wholly inside.
+    /// Deletes pages that are entirely inside the range.
     TRIM: (2, 4) = "DELETE FROM page WHERE ctid = ANY(ARRAY(
     SELECT x.ctid FROM unnest($2::int8[], $3::int8[], $4::int8[], $5::int8[]) AS u(topic, lane, low, high),
     LATERAL (SELECT t.ctid FROM page t WHERE t.shard = $1 AND t.topic = u.topic AND t.lane = u.lane
@@ -72,14 +73,16 @@ statements! {
     ENDING: (1, 2) = "SELECT kind, hash, expires, bucket FROM record
     WHERE shard = $1 AND bucket >= $2 AND bucket < $3 ORDER BY bucket LIMIT $4";
 
-    /// By the index of buckets. The sum keeps the key's index, which would read them all, out of it.
+    /// Uses the index on buckets. `kind + 0` prevents the use of the primary key, which would read
+    /// all records of the kind.
     UNENDING: (1, 2) = "SELECT kind, hash, expires, bucket, body FROM record
     WHERE shard = $1 AND kind + 0 = $2 AND bucket >= $3 AND (bucket > $3 OR hash >= $4)
     ORDER BY bucket, hash LIMIT $5";
 
-    /// One statement: what the node says of itself, and everything it is shown. Its own row is as it is after it.
-    /// Rows of nodes that are long gone go. A node of a storage that was restored since says nothing: the others would
-    /// leave shards to it that it may not claim.
+    /// Renews a node's row and returns all nodes and shards, in one statement. The node's own row
+    /// is returned as renewed. Rows of nodes whose lease expired more than an hour ago are deleted.
+    /// If the storage was restored since the node opened it, the node is not renewed: the other
+    /// nodes would leave shards to it that it cannot claim.
     RENEW: (4, 16) = concat!(
     "WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
     renewed AS (
@@ -95,13 +98,13 @@ statements! {
         SELECT * FROM renewed UNION ALL
         SELECT node, address, version, rules, draining, drained, joined_at, renewed_at, until
         FROM node WHERE node <> $1) ",
-    shown!()
+    cluster_rows!()
 );
 
-    /// The same without a word of one's own.
+    /// Returns all nodes and shards, as `RENEW` does, without renewing a node.
     LOOK: (1, 4) = concat!(
     "WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), seen AS (SELECT * FROM node) ",
-    shown!()
+    cluster_rows!()
 );
 
     CLAIM_AS: (2, 24) = concat!(
@@ -114,7 +117,8 @@ statements! {
 
     GIVE_UP: (1, 16) = "UPDATE shard SET node = NULL WHERE shard = $1 AND epoch = $2";
 
-    /// What a row says it was renewed at tells whether it is still the one that was seen.
+    /// Ends the leases of nodes. `renewed_at` must still be the one that was read, so that a later
+    /// renewal is kept.
     VOID: (1, 8) = concat!(
     "UPDATE node SET until = renewed_at FROM unnest($1::bigint[], $2::bigint[]) AS seen (node, renewed)
      WHERE node.node = seen.node AND ",
@@ -124,7 +128,7 @@ statements! {
 
     LEAVE: (1, 8) = "DELETE FROM node WHERE node = $1";
 
-    /// How far each shard has come.
+    /// Returns the time of the last claim and the last batch of each shard.
     FAR: (2, 8) = concat!(
     "SELECT ",
     ms!("since"),

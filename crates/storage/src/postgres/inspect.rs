@@ -1,4 +1,5 @@
-//! Are the shards of a database whole? Reads one moment of them, also while nodes run, and changes nothing.
+//! Verification of the shards of a database. It reads one snapshot, also while nodes run, and
+//! changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +17,22 @@ use super::target::Target;
 use crate::layout::{layout, row_of};
 use crate::{Answer, Engine, EngineError, Ownership, read_back};
 
-/// What was found of a shard.
+/// The result of inspecting a shard.
 #[derive(Debug)]
 pub struct Inspected {
-    /// Which.
+    /// The inspected shard.
     pub shard: ShardId,
-    /// The number of its last claim.
+    /// The epoch of its last claim.
     pub epoch: Epoch,
     /// Its last batch.
     pub batch: BatchNo,
-    /// How many rows it has.
+    /// The number of its rows.
     pub rows: u64,
-    /// What is wrong; empty when nothing is.
+    /// The problems found. Empty if the shard is valid.
     pub problems: Vec<String>,
 }
 
-/// Looks at every row of a shard, or of all, and recovers it.
+/// Verifies every row of a shard, or of all shards, and recovers each shard.
 pub async fn inspect(
     url: &str,
     shard: Option<ShardId>,
@@ -51,7 +52,7 @@ pub async fn inspect(
     Ok(())
 }
 
-/// One moment of a database, as an engine that takes nothing.
+/// A snapshot of a database, as a read-only engine.
 struct Moment {
     session: Mutex<Session>,
     statements: All,
@@ -93,8 +94,9 @@ impl Moment {
             Ok(recovered) => {
                 if recovered.last != seen.batch {
                     let (last, newest) = (recovered.last, seen.batch);
-                    seen.problems
-                        .push(format!("it is at batch {last}, its newest head is {newest}"));
+                    seen.problems.push(format!(
+                        "recovered to batch {last}, but the newest head is {newest}"
+                    ));
                 }
                 seen.problems.extend(recovered.violation(&ends));
             }
@@ -103,7 +105,7 @@ impl Moment {
         Ok(seen)
     }
 
-    /// Looks at the rows of a table, and keeps the newest head and the last page of each lane.
+    /// Verifies the rows of a table, and records the newest head and the end of each lane.
     async fn rows(
         &self,
         table: Table,
@@ -121,7 +123,7 @@ impl Moment {
                 Ok(row) => row,
                 Err(PgError::Fenced) => continue,
                 Err(PgError::Database(why)) => {
-                    seen.problems.push(format!("a row of {}: {why}", layout.name));
+                    seen.problems.push(format!("invalid row in {}: {why}", layout.name));
                     continue;
                 }
             };
@@ -170,5 +172,5 @@ impl Engine for Moment {
 }
 
 fn takes_nothing() -> EngineError {
-    EngineError::Unknown("it is only read".to_owned())
+    EngineError::Unknown("this engine is read-only".to_owned())
 }

@@ -1,8 +1,9 @@
-//! What nodes write about themselves, and see of each other. Liveness only: every commit is fenced.
+//! Membership: the rows that nodes write about themselves and read about each other. It affects
+//! liveness only, because every commit is fenced.
 
 use std::time::Duration;
 
-use driftq_core::ownership::{NodeRow, RULES, ShardOwner, Shown};
+use driftq_core::ownership::{ClusterRows, NodeRow, RULES, ShardOwner};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
 use super::error::PgError;
@@ -13,50 +14,52 @@ use super::writing::{claimed, unless_warned};
 use super::{ANSWER_TIMEOUT, Inside, Postgres};
 use crate::{Answer, Identity, Ownership};
 
-/// A node, as it tells the others.
+/// A node, as the other nodes see it.
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// Its number: of one process.
+    /// Its id, which is unique to one process.
     pub node: NodeId,
-    /// Where the others reach it.
+    /// The address at which the other nodes reach it.
     pub address: String,
-    /// The version of its program.
+    /// The version of its binary.
     pub version: String,
 }
 
 impl Postgres {
-    /// Says that a node is alive for `lease_ms` from now, and looks around. Waits no longer than `wait`.
+    /// Renews a node's lease for `lease_ms` from now, and returns all nodes and shards. Waits at
+    /// most `wait`.
     pub fn renew(
         &self,
         member: &Member,
         draining: bool,
         lease_ms: u64,
         wait: Duration,
-    ) -> Answer<'_, Shown> {
+    ) -> Answer<'_, ClusterRows> {
         let (inside, member) = (self.inside.clone(), member.clone());
         let identity = self.identity.clone();
         self.ask(wait, async move {
             let mut taken = inside.members.take().await?;
-            let shown = renew(&mut taken.session, &identity, &member, draining, lease_ms).await?;
+            let cluster_rows =
+                renew(&mut taken.session, &identity, &member, draining, lease_ms).await?;
             taken.give_back();
-            Ok(shown)
+            Ok(cluster_rows)
         })
     }
 
-    /// Looks around, as one who is not among them.
-    pub fn look(&self, wait: Duration) -> Answer<'_, Shown> {
+    /// Returns all nodes and shards without renewing a lease.
+    pub fn look(&self, wait: Duration) -> Answer<'_, ClusterRows> {
         let inside = self.inside.clone();
         self.ask(wait, async move {
             let mut taken = inside.members.take().await?;
             let statement = taken.session.prepared(&LOOK).await?;
             let rows = taken.session.client.query(&statement, &[]).await?;
             taken.give_back();
-            shown(rows)
+            cluster_rows(rows)
         })
     }
 
-    /// Takes a shard over for a node if its epoch is still this one, otherwise it is fenced; and if the storage
-    /// is still the one that was opened.
+    /// Claims a shard for a node. Fails as fenced if the epoch of the shard has changed, and fails
+    /// if the storage is no longer the one that was opened.
     pub fn claim_as(
         &self,
         node: NodeId,
@@ -85,19 +88,19 @@ impl Postgres {
         })
     }
 
-    /// Says that nobody serves the shard any more, if nobody has claimed it since.
+    /// Gives up a shard, unless another node has claimed it since.
     pub fn give_up(&self, ownership: Ownership) -> Answer<'_, ()> {
         let (shard, epoch) = (i64::from(ownership.shard.0), ownership.epoch.0.cast_signed());
-        // It may wait for a commit, as renewals must not.
-        self.tell(|inside| &inside.writers, &GIVE_UP, vec![shard, epoch])
+        // Uses a writer, because it may wait for a commit, and renewals must not wait.
+        self.run_statement(|inside| &inside.writers, &GIVE_UP, vec![shard, epoch])
     }
 
-    /// Says that a node is gone.
+    /// Removes a node.
     pub fn leave(&self, node: NodeId) -> Answer<'_, ()> {
-        self.tell(|inside| &inside.members, &LEAVE, vec![node.0.cast_signed()])
+        self.run_statement(|inside| &inside.members, &LEAVE, vec![node.0.cast_signed()])
     }
 
-    pub(super) fn tell(
+    pub(super) fn run_statement(
         &self,
         pool: fn(&Inside) -> &Pool,
         sql: &'static Sql,
@@ -121,7 +124,7 @@ async fn renew(
     member: &Member,
     draining: bool,
     lease_ms: u64,
-) -> Result<Shown, PgError> {
+) -> Result<ClusterRows, PgError> {
     let Member { node, address, version } = member;
     let statement = session.prepared(&RENEW).await?;
     let (me, rules) = (node.0.cast_signed(), RULES.cast_signed());
@@ -134,23 +137,23 @@ async fn renew(
             &[&me, address, version, &rules, &draining, &lease_ms, storage, &restore],
         )
         .await?;
-    let shown = shown(rows)?;
-    if !shown.nodes.contains_key(node) {
+    let cluster_rows = cluster_rows(rows)?;
+    if !cluster_rows.nodes.contains_key(node) {
         session.expect(identity).await?;
     }
     let number = |(node, renewed_at): (NodeId, Timestamp)| {
         (node.0.cast_signed(), renewed_at.0.cast_signed())
     };
-    let (nodes, renewed): (Vec<i64>, Vec<i64>) = shown.ahead().map(number).unzip();
+    let (nodes, renewed): (Vec<i64>, Vec<i64>) = cluster_rows.ahead().map(number).unzip();
     if !nodes.is_empty() {
         let void = session.prepared(&VOID).await?;
         session.client.execute(&void, &[&nodes, &renewed]).await?;
     }
-    Ok(shown)
+    Ok(cluster_rows)
 }
 
-pub(super) fn shown(rows: Vec<tokio_postgres::Row>) -> Result<Shown, PgError> {
-    let mut shown = Shown::default();
+pub(super) fn cluster_rows(rows: Vec<tokio_postgres::Row>) -> Result<ClusterRows, PgError> {
+    let mut cluster_rows = ClusterRows::default();
     for row in rows {
         let number = |at: usize| row.try_get(at).map(i64::cast_unsigned);
         let node = |at: usize| {
@@ -161,11 +164,12 @@ pub(super) fn shown(rows: Vec<tokio_postgres::Row>) -> Result<Shown, PgError> {
         match (shard, node(2)?) {
             (Some(shard), holder) => {
                 let place = usize::try_from(shard).unwrap_or_default();
-                if shown.shards.len() <= place {
-                    shown.shards.resize(place + 1, ShardOwner::default());
+                if cluster_rows.shards.len() <= place {
+                    cluster_rows.shards.resize(place + 1, ShardOwner::default());
                 }
                 let epoch = Epoch(number(1)?);
-                shown.shards[place] = ShardOwner { epoch, node: holder, pinned_to: node(3)? };
+                cluster_rows.shards[place] =
+                    ShardOwner { epoch, node: holder, pinned_to: node(3)? };
             }
             (None, Some(node)) => {
                 let seen = NodeRow {
@@ -178,11 +182,11 @@ pub(super) fn shown(rows: Vec<tokio_postgres::Row>) -> Result<Shown, PgError> {
                     renewed_at: Timestamp(number(10)?),
                     until: Timestamp(number(11)?),
                 };
-                shown.nodes.insert(node, seen);
-                shown.at = Timestamp(number(12)?);
+                cluster_rows.nodes.insert(node, seen);
+                cluster_rows.at = Timestamp(number(12)?);
             }
             (None, None) => {}
         }
     }
-    Ok(shown)
+    Ok(cluster_rows)
 }

@@ -1,14 +1,16 @@
-//! PostgreSQL: for many nodes, with the database its users already run, replicate and back up.
+//! The PostgreSQL engine: for several nodes, on a database that its operators already run,
+//! replicate and back up.
 //!
-//! 1. A commit is one transaction: it locks the shard's row under its epoch, so that no claim passes it; it
-//!    puts the head, which checks its predecessor; then its changes, set by set.
-//! 2. **What was not understood is unknown**: a lost connection, any error, a warning during a commit, no
-//!    answer in time. The connection is closed and never cancelled, the ownership ends, and whoever goes on
-//!    claims first: a claim is a write, so it waits for everything before it, standbys included.
+//! 1. A commit is one transaction. It locks the shard's row under its epoch, so that no claim can
+//!    overtake it. Then it inserts the head, which checks the predecessor, and applies the changes.
+//! 2. **Every failure that is not a definite rejection is unknown**: a lost connection, any error,
+//!    a warning during a commit, a timeout. The connection is closed and never cancelled, and the
+//!    ownership ends. The next owner must claim first. A claim is a write, so it waits for all
+//!    earlier writes, also on standbys.
 //! 3. Commits of a shard are sent one after the other, on any of a few connections.
-//! 4. Everything is asked of the primary.
-//! 5. A database that was restored, or is another, is not written to: each connection looks whose storage it
-//!    is, and so does each claim of a node.
+//! 4. All reads and writes go to the primary.
+//! 5. A database that was restored or replaced is not written to: each new connection and each
+//!    claim of a node checks the identity of the storage.
 
 mod cells;
 mod check;
@@ -48,47 +50,47 @@ use error::PgError;
 use fixed::{META, PUT_META};
 pub use inspect::{Inspected, inspect};
 pub use members::Member;
-pub use operations::Far;
+pub use operations::ShardProgress;
 pub use restored::restored;
-use session::{Pool, Session, Taken};
+use session::{Pool, PooledSession, Session};
 use statements::All;
 use target::Target;
 
-/// Connections that commit and claim.
+/// Number of connections that commit and claim.
 const WRITERS: usize = 4;
-/// Connections that read.
+/// Number of connections that read.
 const READERS: usize = 4;
-/// Connections by which a node says that it is alive.
+/// Number of connections that renew a node's lease.
 const MEMBERS: usize = 2;
-/// Shards that a storage gets unless told otherwise.
+/// Default number of shards of a new storage.
 const SHARDS: u32 = 64;
-/// What is not answered by then is unknown.
+/// Timeout of a call, after which its outcome is unknown.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// A shard is loaded by then.
+/// Timeout of loading a shard.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The PostgreSQL engine. Its work is done on the runtime it was opened on.
+/// The PostgreSQL engine. Its calls run on the runtime on which it was opened.
 pub struct Postgres {
     inside: Arc<Inside>,
     runtime: Handle,
     identity: Identity,
     durability: &'static str,
     is_here: bool,
-    /// The end of the last commit of each shard: the next one waits for it.
+    /// The end of the last commit of each shard, for which the next commit waits.
     last: Mutex<HashMap<ShardId, oneshot::Receiver<()>>>,
 }
 
 struct Inside {
     writers: Pool,
     readers: Pool,
-    /// Nodes must not wait for commits to say that they are alive.
+    /// Separate, because the renewal of a node's lease must not wait for commits.
     members: Pool,
     statements: All,
 }
 
 impl Inside {
-    /// After a silence nothing is asked on connections from before: they may lead to a server that is gone, or
-    /// is paused and was the primary once.
+    /// Closes all idle connections after a timeout. They may lead to a server that is dead, or that
+    /// is paused and no longer the primary.
     fn forget(&self) {
         for pool in [&self.writers, &self.readers, &self.members] {
             pool.forget();
@@ -97,8 +99,8 @@ impl Inside {
 }
 
 impl Postgres {
-    /// Connects, looks whether the server keeps what it says, and makes tables where there are none, with
-    /// that many shards or 64. Refused if they are there with another number.
+    /// Connects, checks that the server is durable, and creates missing tables with `shards`
+    /// shards, or 64 by default. Fails if the tables exist with another number of shards.
     pub async fn open(url: &str, shards: Option<u32>) -> Result<Postgres, OpenError> {
         let target = Target::read(url)?;
         let mut first = Session::open(&target).await?;
@@ -124,23 +126,23 @@ impl Postgres {
         })
     }
 
-    /// Who this storage is.
+    /// Returns the identity of the storage.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Whether the server is this machine.
+    /// Whether the server runs on this machine.
     pub fn is_here(&self) -> bool {
         self.is_here
     }
 
-    /// What an acknowledged commit survives.
+    /// Describes what an acknowledged commit survives.
     pub fn durability(&self) -> &'static str {
         self.durability
     }
 
-    /// Has `work` done within `timeout`. It goes on where whoever asked is gone, so that a transaction ends
-    /// as it should.
+    /// Runs `work` with a timeout. It continues if the caller drops the result, so that a
+    /// transaction is not cut off.
     fn ask<T: Send + 'static>(
         &self,
         timeout: Duration,
@@ -159,14 +161,15 @@ impl Postgres {
             match done.await {
                 Ok(Ok(done)) => Ok(done?),
                 Ok(Err(_)) => Err(unknown(
-                    "PostgreSQL does not answer in time: look at its log, its locks and its disk",
+                    "PostgreSQL did not respond in time; check its log, its locks and its disk",
                 )),
                 Err(_) => Err(unknown("the engine has stopped")),
             }
         })
     }
 
-    /// The turn of a commit among those of its shard.
+    /// Queues a commit behind the last one of its shard. Returns the end of that commit, and the
+    /// handle that signals the end of this one.
     fn line_up(&self, shard: ShardId) -> (Option<oneshot::Receiver<()>>, oneshot::Sender<()>) {
         let (ends, end) = oneshot::channel();
         let mut last = self.last.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -194,8 +197,8 @@ impl Engine for Postgres {
         let (send, mut rows) = mpsc::unbounded_channel();
         let loaded = self.ask(LOAD_TIMEOUT, async move {
             let mut taken = inside.readers.take().await?;
-            let Taken { session, .. } = &mut taken;
-            // Whoever asked may be gone.
+            let PooledSession { session, .. } = &mut taken;
+            // The caller may have dropped the receiver.
             let mut hand_over = |row| drop(send.send(row));
             reading::load(session, &inside.statements, ownership, &mut hand_over).await?;
             taken.give_back();
@@ -213,7 +216,7 @@ impl Engine for Postgres {
         let inside = self.inside.clone();
         self.ask(ANSWER_TIMEOUT, async move {
             let mut taken = inside.readers.take().await?;
-            let Taken { session, .. } = &mut taken;
+            let PooledSession { session, .. } = &mut taken;
             let rows = reading::read(session, &inside.statements, ownership, &reads).await?;
             taken.give_back();
             Ok(rows)
@@ -231,11 +234,11 @@ impl Engine for Postgres {
         self.ask(ANSWER_TIMEOUT, async move {
             let _ends = ends;
             if let Some(before) = before {
-                // Nothing is ever sent: it ends with the commit that holds it.
+                // Nothing is sent on the channel. It closes when the previous commit ends.
                 let _ended = before.await;
             }
             let mut taken = inside.writers.take().await?;
-            let Taken { session, .. } = &mut taken;
+            let PooledSession { session, .. } = &mut taken;
             let now =
                 writing::commit(session, &inside.statements, ownership, batch, &writes).await?;
             taken.give_back();

@@ -1,7 +1,9 @@
-//! Every statement of the engine keeps its bound on large tables, with statistics of the tables and without.
+//! Tests that every statement of the engine keeps its bound on large tables, with and without table
+//! statistics.
 //!
-//! Each is prepared as the engine prepares it, with the settings of its connections, and run by
-//! `EXPLAIN (ANALYZE, BUFFERS)` on parameters that the engine makes from real reads and writes.
+//! Each statement is prepared as the engine prepares it, with the settings of its connections. It
+//! is run by `EXPLAIN (ANALYZE, BUFFERS)` with parameters that the engine derives from real reads
+//! and writes.
 
 mod content;
 
@@ -34,7 +36,7 @@ use content::{
 struct Case {
     sql: Sql,
     values: Vec<String>,
-    /// Rows that it asks for.
+    /// The number of requested rows.
     asked: u64,
 }
 
@@ -49,7 +51,7 @@ impl Case {
     }
 }
 
-/// A parameter as SQL writes it.
+/// Formats a parameter as an SQL literal.
 fn literal(param: &Param<'_>) -> String {
     let text = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let bytes = |bytes: &[u8]| format!("'\\x{}'", data_encoding::HEXLOWER.encode(bytes));
@@ -64,7 +66,8 @@ fn literal(param: &Param<'_>) -> String {
     }
 }
 
-/// Rows of a table that are so, in the order of their keys, from a place on or from the end.
+/// Returns rows of a table that meet the conditions `are`, in the order of their keys or in
+/// reverse, after `skip` rows.
 async fn rows(
     session: &Session,
     table: Table,
@@ -87,7 +90,7 @@ async fn rows(
     lines.iter().map(row).collect()
 }
 
-/// What is asked of one table.
+/// Adds the cases of one table.
 async fn of_table(session: &Session, all: &All, table: Table, cases: &mut Vec<Case>) {
     let (statements, layout) = (all.of(table), layout(table));
     let count = content(table).0;
@@ -96,7 +99,7 @@ async fn of_table(session: &Session, all: &All, table: Table, cases: &mut Vec<Ca
     let last = rows(session, table, &[], "DESC", 0).await.remove(0).key;
     let asked = some.len();
     let gets: Vec<Read> = some.iter().map(|row| Read::Key(row.key.clone())).collect();
-    for question in reading::questions(all, SHARD, &gets).expect("cells fit") {
+    for question in reading::queries(all, SHARD, &gets).expect("cells fit") {
         cases.push(Case::new(question.sql, &question.params, asked));
     }
     if table != Table::Record {
@@ -104,12 +107,13 @@ async fn of_table(session: &Session, all: &All, table: Table, cases: &mut Vec<Ca
         for shared in 0..layout.key.len() {
             if let Some((from, to, asked)) = boundary(session, table, shared).await {
                 of_range(all, &from, &first_of(&to, shared + 1), asked, cases);
-                // Within a value: what is behind in a small group may be looked at, before it nothing is.
+                // A range that ends within a value may scan the rest of a small group, but nothing
+                // before the range.
                 of_range(all, &from, &to, asked + GROUP as usize, cases);
             }
         }
     }
-    // Rows that are there are replaced, and put where there are none.
+    // Puts replace existing rows in the first shard, and insert rows in the empty one.
     for shard in [SHARD, EMPTY_SHARD] {
         let cells = some.iter().map(|row| {
             let mut cells = Vec::new();
@@ -127,11 +131,12 @@ async fn of_table(session: &Session, all: &All, table: Table, cases: &mut Vec<Ca
     }
     let groups = layout.key.iter().filter(|column| is_grouped(table, **column)).count() as u64;
     let of_shard = (count + groups * GROUP) / 10 * 9;
-    // Tables that are not kept in memory are loaded by `driftq check` alone.
+    // Tables that are not kept in memory are loaded only by `driftq shard check`.
     cases.push(Case::fixed(&statements.load, &["0"], of_shard));
 }
 
-/// Ranges between these keys of a table: more rows than one answer may have, and far fewer than there are behind.
+/// Adds ranges between these keys of a table. They have more rows than one result may have, and far
+/// fewer than the table has after them.
 fn of_ranges(all: &All, keys: [&Key; 4], cases: &mut Vec<Case>) {
     let [first, low, high, last] = keys;
     for from in [first, low] {
@@ -141,7 +146,7 @@ fn of_ranges(all: &All, keys: [&Key; 4], cases: &mut Vec<Case>) {
     of_range(all, low, high, READ_LOOKUPS_MAX, cases);
 }
 
-/// A range of so many rows is read and deleted.
+/// Adds reads and a delete of a range of `asked` rows.
 fn of_range(all: &All, from: &Key, to: &Key, asked: usize, cases: &mut Vec<Case>) {
     reads(all, from, to, asked, cases);
     let range = [Write::DeleteRange { from: from.clone(), to: to.clone() }];
@@ -150,7 +155,8 @@ fn of_range(all: &All, from: &Key, to: &Key, asked: usize, cases: &mut Vec<Case>
     }
 }
 
-/// A range that is bounded by the limit of rows, or has so few. In reverse from the first key of a value on.
+/// Adds reads of a range, in order and in reverse. The row limit or the size of the range bounds
+/// them. In reverse, the range begins with the first key of a value.
 fn reads(all: &All, from: &Key, to: &Key, asked: usize, cases: &mut Vec<Case>) {
     let least = first_of(from, between(SHARD, from, to).0 + 1);
     let in_reverse = if least == *from { asked } else { READ_AHEAD_PAGES_MAX };
@@ -160,14 +166,14 @@ fn reads(all: &All, from: &Key, to: &Key, asked: usize, cases: &mut Vec<Case>) {
         {
             let (from, to, rows) = (from.clone(), to.clone(), READ_AHEAD_PAGES_MAX);
             let read = [Read::Range { from, to, reverse, rows, bytes, bodies }];
-            for question in reading::questions(all, SHARD, &read).expect("cells fit") {
+            for question in reading::queries(all, SHARD, &read).expect("cells fit") {
                 cases.push(Case::new(question.sql, &question.params, asked));
             }
         }
     }
 }
 
-/// A range of few rows that ends a group by a column of the key, and how many they are.
+/// Returns a range of few rows at the end of a group by a column of the key, and their number.
 async fn boundary(session: &Session, table: Table, shared: usize) -> Option<(Key, Key, usize)> {
     let (layout, names) = (layout(table), layout(table).key_names());
     if !is_grouped(table, layout.key[shared]) {
@@ -191,7 +197,7 @@ async fn boundary(session: &Session, table: Table, shared: usize) -> Option<(Key
     Some((before[at].key.clone(), to, at + 1))
 }
 
-/// What is asked of records and pages beside that, and of heads.
+/// Adds the other cases of records, pages and heads.
 fn of_rows(all: &All, some: &[Row], cases: &mut Vec<Case>) {
     let (topic, lane) = (TopicId(1), Lane(1));
     let from = 200_000;
@@ -219,7 +225,7 @@ fn of_rows(all: &All, some: &[Row], cases: &mut Vec<Case>) {
     let reads =
         [(ahead, READ_AHEAD_PAGES_MAX), (unending, EFFECT_ROWS_MAX), (ending, EXPIRE_ROWS_MAX)];
     for (read, asked) in reads.into_iter().chain(narrow()) {
-        for question in reading::questions(all, SHARD, &[read]).expect("cells fit") {
+        for question in reading::queries(all, SHARD, &[read]).expect("cells fit") {
             cases.push(Case::new(question.sql, &question.params, asked));
         }
     }
@@ -235,7 +241,7 @@ fn of_rows(all: &All, some: &[Row], cases: &mut Vec<Case>) {
     cases.push(Case::fixed(&fixed::HEADS, &["0"], CLEAN_AFTER));
 }
 
-/// Reads of few rows before many that are not asked for, and how many rows they have.
+/// Returns reads of few rows that are followed by many others, and the number of their rows.
 fn narrow() -> Vec<(Read, usize)> {
     let (topic, lane, generation) = (TopicId(1), Lane(1), Generation(1));
     let range = |from: Key, to: Key, reverse: bool| Read::Range {
@@ -269,9 +275,9 @@ fn narrow() -> Vec<(Read, usize)> {
     ]
 }
 
-/// What is asked of shards and nodes.
+/// Adds the cases of shards and nodes.
 fn of_nodes(engine: &Postgres, cases: &mut Vec<Case>) {
-    let shown = u64::from(SHARDS) + NODES;
+    let cluster_rows = u64::from(SHARDS) + NODES;
     let identity = engine.identity();
     let storage = format!("'{}'", identity.storage);
     let restore = identity.restore.to_string();
@@ -302,13 +308,13 @@ fn of_nodes(engine: &Postgres, cases: &mut Vec<Case>) {
         Case::fixed(&fixed::PUT_META, &["'clock_held'", "'null'"], 1),
         Case::fixed(&fixed::PUT_META, &["'identity'", "'null'"], 1),
         Case::fixed(&fixed::FAR, &[], u64::from(SHARDS)),
-        Case::fixed(&fixed::RENEW, &renew, shown),
-        Case::fixed(&fixed::LOOK, &[], shown),
+        Case::fixed(&fixed::RENEW, &renew, cluster_rows),
+        Case::fixed(&fixed::LOOK, &[], cluster_rows),
         Case::fixed(&fixed::VOID, &[&nodes, &none], NODES),
     ]);
 }
 
-/// Runs a statement, takes it back, and returns its plan.
+/// Runs a statement, rolls it back, and returns its plan.
 async fn explain(session: &Session, case: &Case) -> Value {
     let execute = if case.values.is_empty() {
         "EXECUTE tested".to_owned()
@@ -330,7 +336,7 @@ async fn explain(session: &Session, case: &Case) -> Value {
     plan[0]["Plan"].clone()
 }
 
-/// Rows that the scans of a plan looked at.
+/// Returns the number of rows that the scans of a plan read.
 fn scanned(plan: &Value) -> f64 {
     let number = |name: &str| plan[name].as_f64().unwrap_or_default();
     let is_scan = plan["Node Type"].as_str().is_some_and(|node| node.ends_with("Scan"))
@@ -363,7 +369,7 @@ async fn every_statement_keeps_its_bound_of_rows_and_buffers() {
     let made = (0..).map_while(Table::of).flat_map(|table| all.of(table).each());
     let known: BTreeSet<&str> = made.chain(FIXED.iter().copied()).map(|sql| &*sql.name).collect();
     let untested: Vec<_> = known.difference(&tested).collect();
-    assert!(untested.is_empty(), "no plan was looked at of {untested:?}");
+    assert!(untested.is_empty(), "statements without a test of their plan: {untested:?}");
 
     let mut beyond = String::new();
     for statistics in ["without statistics", "with statistics"] {

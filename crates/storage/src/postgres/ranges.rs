@@ -1,10 +1,13 @@
 //! Ranges of keys.
 //!
-//! PostgreSQL ends an index scan by a row comparison only where the first column of the row is beyond the end. Where a
-//! later column is, it reads on: `(topic, lane, last) < (1, 0, 9)` walks all of topic 1. So there is a statement for each
-//! number of leading columns that both ends of a range share. Where a range ends with the first key of a value, as
-//! nearly all do, its end is that of a single column: the first that differs. Others may look at the rest of that value,
-//! and so may a range in reverse that does not begin with the first key of one.
+//! With a row comparison, PostgreSQL ends an index scan only when the first column is beyond the
+//! end. When only a later column is, it reads on: `(topic, lane, last) < (1, 0, 9)` scans all of
+//! topic 1. So there is a statement for each number of leading columns that both ends of a range
+//! share.
+//!
+//! Nearly all ranges end with the first key of a value. Their end compares a single column, the
+//! first that differs. Other ranges may scan the rest of that value. So may a range in reverse that
+//! does not begin with the first key of a value.
 
 use driftq_core::row::Key;
 
@@ -12,30 +15,30 @@ use super::cells::{Form, Param, key_forms};
 use super::sql::{Bound, Sql};
 use crate::layout::{Cell, Layout, key_cells, layout};
 
-/// Statements about ranges of a table whose ends share a number of leading columns.
+/// Statements for ranges of a table whose ends share a number of leading columns.
 pub(super) struct Ranges {
     pub(super) delete: Sql,
     /// By direction and by [`Limit`].
     pub(super) reads: [[Sql; 3]; 2],
 }
 
-/// What ends an answer.
+/// The limit of a result.
 #[derive(Clone, Copy)]
 pub(super) enum Limit {
-    /// Rows.
+    /// A number of rows.
     Rows,
-    /// Rows, or bytes of their bodies.
+    /// A number of rows and of bytes of their bodies.
     Bytes,
-    /// Rows, and bodies were not asked for.
+    /// A number of rows, which are read without bodies.
     NoBodies,
 }
 
 /// Where a range ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// With the first key of a value in the first column that differs.
+    /// At the first key of a value in the first column that differs.
     Value,
-    /// Anywhere.
+    /// At any other key.
     Key,
 }
 
@@ -69,7 +72,8 @@ impl Ranges {
                     "SELECT {columns} FROM {name} WHERE shard = $1 AND {is_in} ORDER BY {order} LIMIT ${next}"
                 )
             };
-            // The limit is inside: bytes are counted of no more rows than were asked for.
+            // The row limit is in the inner query, so that bytes are summed for no more rows than
+            // that.
             let by_bytes = format!(
                 "SELECT {all} FROM (SELECT {all}, sum(octet_length(body)) OVER (ORDER BY {order}) \
                  - octet_length(body) AS before FROM ({}) AS ranged) AS counted WHERE before < ${} ORDER BY {order}",
@@ -90,7 +94,8 @@ impl Ranges {
     }
 }
 
-/// A key between two ends. `$2` and on are the cells of the first, and those of the second that are compared.
+/// Returns the condition that a key is between two ends. The parameters from `$2` on are the cells
+/// of the first end, then the compared cells of the second end.
 fn is_in(names: &[&str], forms: &[Form], shared: usize, end: End) -> String {
     let cell = |at: usize, of: usize| format!("${at}::{}", forms[of].sql());
     let row = |from: usize| {
@@ -107,14 +112,15 @@ fn is_in(names: &[&str], forms: &[Form], shared: usize, end: End) -> String {
     same.chain(ends).collect::<Vec<_>>().join(" AND ")
 }
 
-/// How many leading columns the ends of a range share, how it ends, and its parameters.
+/// Returns the number of leading columns that the ends of a range share, how the range ends, and
+/// its parameters.
 pub(super) fn between<'a>(shard: i64, from: &'a Key, to: &'a Key) -> (usize, End, Vec<Param<'a>>) {
     let forms = key_forms(&layout(from.table()));
     let (mut low, mut high) = (Vec::new(), Vec::new());
     key_cells(from, &mut low);
     key_cells(to, &mut high);
     let same = low.iter().zip(&high).take_while(|(low, high)| low == high).count();
-    // Two equal ends have nothing between them.
+    // Two equal ends are an empty range; the last column is compared all the same.
     let shared = same.min(forms.len() - 1);
     let (end, compared) = if high[shared + 1..].iter().all(is_least) {
         (End::Value, 1)

@@ -1,5 +1,5 @@
-//! Loads and reads. Each answer is of some moment between question and answer; nobody else writes rows of a
-//! shard while its owner reads them, and one that is no owner any more is told so.
+//! Loads and reads. Each result is a snapshot between the call and its return. No other node writes
+//! rows of a shard while its owner reads them, and a read by a former owner fails as fenced.
 
 use std::collections::BTreeMap;
 
@@ -44,8 +44,8 @@ async fn check_owner(session: &mut Session, ownership: Ownership) -> Result<(), 
     if is_owner { Ok(()) } else { Err(PgError::Fenced) }
 }
 
-/// A statement, and which questions its lines answer.
-pub(super) struct Asked<'a> {
+/// A statement, and the reads that its result rows belong to.
+pub(super) struct Query<'a> {
     table: Table,
     pub(super) sql: &'a Sql,
     pub(super) params: Vec<Param<'a>>,
@@ -54,9 +54,9 @@ pub(super) struct Asked<'a> {
 }
 
 enum Answers {
-    /// All of them this question.
+    /// All result rows belong to this read.
     One(usize),
-    /// The first cell of a line is the number, from 1, of the question in here.
+    /// The first cell of a result row is the position, from 1, of its read in this list.
     Each(Vec<usize>),
 }
 
@@ -66,12 +66,12 @@ pub(super) async fn read(
     ownership: Ownership,
     reads: &[Read],
 ) -> Result<Vec<Vec<Row>>, PgError> {
-    let asked = questions(all, i64::from(ownership.shard.0), reads)?;
+    let asked = queries(all, i64::from(ownership.shard.0), reads)?;
     let mut statements = Vec::with_capacity(asked.len());
     for question in &asked {
         statements.push(session.prepared(question.sql).await?);
     }
-    // Sent together: one round trip.
+    // Sent together, in one round trip.
     let client = &session.client;
     let lines =
         try_join_all(asked.iter().zip(&statements).map(|(question, statement)| async move {
@@ -90,7 +90,8 @@ pub(super) async fn read(
                 Answers::Each(all) => {
                     let number: i64 = line.try_get(0)?;
                     let at = usize::try_from(number - 1).ok().and_then(|at| all.get(at));
-                    let unasked = || PgError::Database("an answer to no question".to_owned());
+                    let unasked =
+                        || PgError::Database("a result row belongs to no read".to_owned());
                     (*at.ok_or_else(unasked)?, 1)
                 }
             };
@@ -101,12 +102,12 @@ pub(super) async fn read(
     Ok(answers)
 }
 
-/// Keys of one table are one question.
-pub(super) fn questions<'a>(
+/// Returns the statements for `reads`. All keys of one table share a statement.
+pub(super) fn queries<'a>(
     all: &'a All,
     shard: i64,
     reads: &'a [Read],
-) -> Result<Vec<Asked<'a>>, PgError> {
+) -> Result<Vec<Query<'a>>, PgError> {
     let mut asked = Vec::new();
     let mut keys: BTreeMap<Table, (Vec<usize>, Vec<&Key>)> = BTreeMap::new();
     for (at, read) in reads.iter().enumerate() {
@@ -130,7 +131,7 @@ pub(super) fn questions<'a>(
                 }
                 let sql = all.of(table).ranges[shared][end as usize].read(*reverse, limited);
                 let answers = Answers::One(at);
-                asked.push(Asked { table, sql, params, answers, with_body: *bodies });
+                asked.push(Query { table, sql, params, answers, with_body: *bodies });
             }
             Read::Unending { kind, from, rows } => {
                 let params = vec![
@@ -141,7 +142,7 @@ pub(super) fn questions<'a>(
                     Param::Number(limit(*rows)),
                 ];
                 let (table, answers) = (Table::Record, Answers::One(at));
-                asked.push(Asked { table, sql: &UNENDING, params, answers, with_body: true });
+                asked.push(Query { table, sql: &UNENDING, params, answers, with_body: true });
             }
             Read::Ending { from, rows } => {
                 let params = vec![
@@ -152,7 +153,7 @@ pub(super) fn questions<'a>(
                 ];
                 let (table, answers) = (Table::Record, Answers::One(at));
                 let sql = &ENDING;
-                asked.push(Asked { table, sql, params, answers, with_body: false });
+                asked.push(Query { table, sql, params, answers, with_body: false });
             }
         }
     }
@@ -166,7 +167,7 @@ pub(super) fn questions<'a>(
         let mut params = vec![Param::Number(shard)];
         params.extend(arrays(&forms, rows)?);
         let (sql, answers) = (&all.of(table).get, Answers::Each(numbers));
-        asked.push(Asked { table, sql, params, answers, with_body: true });
+        asked.push(Query { table, sql, params, answers, with_body: true });
     }
     Ok(asked)
 }

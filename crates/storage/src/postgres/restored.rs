@@ -1,22 +1,23 @@
-//! A database that begins again from a backup.
+//! Marking a database as restored from a backup.
 
 use driftq_core::Timestamp;
 
 use super::error::OpenError;
 use super::fixed::LOOK;
-use super::members::shown;
+use super::members::cluster_rows;
 use super::schema::{begin, migrate, place, put_identity, put_place};
 use super::session::Session;
 use super::target::Target;
 
-/// Says that the database was restored from a backup: what is given out from now on is above all that was
-/// given out before, also after the backup. No node may run on it. Returns its restore generation.
+/// Marks the database as restored from a backup. Ids, tokens and epochs issued from now on are
+/// greater than all that were issued before, also after the backup. Fails while a node runs on the
+/// database. Returns the new restore generation.
 pub async fn restored(url: &str) -> Result<u32, OpenError> {
     let mut session = Session::open(&Target::read(url)?).await?;
     let place = place(&session.client).await;
     let restoring = begin(&mut session.client).await?;
     let Some(mut identity) = migrate(&restoring).await? else { return Err(OpenError::Missing) };
-    let seen = shown(restoring.query(&*LOOK.text, &[]).await?)?;
+    let seen = cluster_rows(restoring.query(&*LOOK.text, &[]).await?)?;
     if let Some(node) = seen.view().nodes.into_values().next() {
         return Err(OpenError::Alive(node.address.to_string()));
     }

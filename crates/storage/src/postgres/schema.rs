@@ -1,4 +1,5 @@
-//! The tables of a database: made, brought up to date, and refused where they are too new or were restored.
+//! Creation and migration of the tables of a database. Tables that are too new, or that were
+//! restored without `driftq mark-restored`, are rejected.
 
 use driftq_core::NUMBER_MAX;
 use tokio_postgres::{Client, Transaction};
@@ -6,7 +7,7 @@ use tokio_postgres::{Client, Transaction};
 use super::error::OpenError;
 use crate::Identity;
 
-/// What each version adds, in this order, for good: a step that was released never changes.
+/// The migrations in order. A released migration never changes.
 const STEPS: [&str; 4] = [
     include_str!("migrations/0001_begin.sql"),
     include_str!("migrations/0002_operations.sql"),
@@ -14,16 +15,18 @@ const STEPS: [&str; 4] = [
     include_str!("migrations/0004_expiry_by_time.sql"),
 ];
 
-/// The oldest version whose programs can still work with these tables. Raised by a step that breaks them.
+/// The oldest version whose binaries can still use these tables. A migration that breaks them
+/// raises it.
 const OLDEST_THAT_FITS: usize = 1;
 
-/// Any number; whoever makes tables holds it.
+/// The advisory lock of nodes that create or migrate tables. The number is arbitrary.
 const LOCK: i64 = 0x6472_6674;
 
 const PUT: &str = "INSERT INTO driftq.meta (name, value) VALUES ($1, $2)
     ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value";
 
-/// Makes what is not there, with that many shards, and says whose storage it is.
+/// Creates or migrates the tables, with `shards` shards in a new storage. Returns the identity of
+/// the storage.
 pub(super) async fn prepare(client: &mut Client, shards: u32) -> Result<Identity, OpenError> {
     let place = place(client).await;
     let making = begin(client).await?;
@@ -46,17 +49,18 @@ pub(super) async fn prepare(client: &mut Client, shards: u32) -> Result<Identity
     Ok(identity)
 }
 
-/// Which database of which server this is, if the server says. Tables that name another were restored or copied
-/// to here.
+/// Returns which database of which server this is, if the server reports it. Tables with another
+/// place were restored or copied.
 pub(super) async fn place(client: &Client) -> Option<String> {
     let place = "SELECT system_identifier || '/' || pg_database.oid
                  FROM pg_control_system(), pg_database WHERE datname = current_database()";
     client.query_one(place, &[]).await.ok()?.try_get(0).ok()
 }
 
-/// A transaction that nobody else makes tables beside.
+/// Begins a transaction in which no other node creates or migrates tables.
 pub(super) async fn begin(client: &mut Client) -> Result<Transaction<'_>, OpenError> {
-    // Unlike all else here, this must see a lock that is held for long: many nodes start together.
+    // Unlike other statements, this one may wait long for its lock, because many nodes start
+    // together.
     client
         .batch_execute("SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0")
         .await?;
@@ -65,7 +69,8 @@ pub(super) async fn begin(client: &mut Client) -> Result<Transaction<'_>, OpenEr
     Ok(making)
 }
 
-/// Brings the tables up to date. Says whose storage it is, if it is somebody's.
+/// Migrates the tables to the newest version. Returns the identity of the storage, or `None` if it
+/// is new.
 pub(super) async fn migrate(making: &Transaction<'_>) -> Result<Option<Identity>, OpenError> {
     making.batch_execute("CREATE SCHEMA IF NOT EXISTS driftq").await?;
     let number = |text: Option<String>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -90,13 +95,13 @@ pub(super) async fn migrate(making: &Transaction<'_>) -> Result<Option<Identity>
     read_identity(making).await
 }
 
-/// Whether there are any tables.
+/// Whether the tables exist.
 pub(super) async fn is_made(making: &Transaction<'_>) -> Result<bool, OpenError> {
     let is_made = "SELECT to_regclass('driftq.meta') IS NOT NULL";
     Ok(making.query_one(is_made, &[]).await?.get(0))
 }
 
-/// Whose storage it is, if it is somebody's.
+/// Returns the identity of the storage, or `None` if it is new.
 pub(super) async fn read_identity(making: &Transaction<'_>) -> Result<Option<Identity>, OpenError> {
     let Some(text) = stored(making, "identity").await? else { return Ok(None) };
     let identity: Identity = serde_json::from_str(&text)
@@ -111,7 +116,7 @@ pub(super) async fn put_identity(
     making: &Transaction<'_>,
     identity: &Identity,
 ) -> Result<(), OpenError> {
-    let text = serde_json::to_string(identity).expect("plain fields");
+    let text = serde_json::to_string(identity).expect("an identity serializes to JSON");
     put_meta(making, "identity", &text).await
 }
 
@@ -124,7 +129,7 @@ pub(super) async fn put_meta(
     Ok(())
 }
 
-/// Says that the tables belong where they are.
+/// Records the place of the tables.
 pub(super) async fn put_place(
     making: &Transaction<'_>,
     place: Option<String>,
@@ -135,7 +140,7 @@ pub(super) async fn put_place(
     Ok(())
 }
 
-/// A row for each shard, which nobody has claimed.
+/// Inserts a row for each shard, unclaimed.
 pub(super) async fn put_shards(
     making: &Transaction<'_>,
     identity: &Identity,
@@ -153,4 +158,5 @@ async fn stored(
     Ok(making.query_opt(select, &[&name]).await?.map(|row| row.get(0)))
 }
 
-const _: () = assert!(NUMBER_MAX == i64::MAX as u64, "an index of 0001 names the bucket of no end");
+const _: () =
+    assert!(NUMBER_MAX == i64::MAX as u64, "an index of migration 0001 contains this number");

@@ -1,4 +1,4 @@
-//! A connection as this engine uses it: settings, statements, warnings, and the pool of them.
+//! Connections of this engine: settings, prepared statements, warnings, and connection pools.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +13,14 @@ use super::sql::Sql;
 use super::target::{CONNECT_TIMEOUT, Target};
 use crate::Identity;
 
-/// The statements of this engine name their rows by full keys. What is left to the planner is forbidden, so
-/// that no plan walks a table. A process that is stopped in the middle of a transaction must not keep a shard
-/// from its next owner: what locks is sent in one piece, so a transaction that waits for its client has lost it.
+/// The settings of every connection.
+///
+/// The statements of this engine address rows by full keys. The planner's alternatives are
+/// disabled, so that no plan scans a table.
+///
+/// A process that is stopped in the middle of a transaction must not block the next owner of the
+/// shard. Statements that lock are sent together, so a transaction that waits for its client has
+/// lost it, and `idle_in_transaction_session_timeout` ends it.
 const SETTINGS: &str = "
     SET search_path = driftq;
     SET synchronous_commit = 'on';
@@ -32,11 +37,12 @@ const SETTINGS: &str = "
     SET idle_in_transaction_session_timeout = '2s'";
 
 const ANOTHER: &str =
-    "the database was restored, or is another than this process began with: restart it";
+    "the database was restored or replaced since this process started; restart the process";
 
-const SILENT: &str = "the server takes the connection and says nothing: is it paused?";
+const SILENT: &str =
+    "the server accepts the connection but does not respond; check whether it is paused";
 
-/// A connection that nobody else uses meanwhile.
+/// A connection with one user at a time.
 pub(super) struct Session {
     pub(super) client: Client,
     statements: HashMap<String, Statement>,
@@ -44,7 +50,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects.
+    /// Connects and applies [`SETTINGS`].
     pub(super) async fn open(target: &Target) -> Result<Session, PgError> {
         let warnings = Arc::new(AtomicU64::new(0));
         let connecting = async {
@@ -52,13 +58,13 @@ impl Session {
             client.batch_execute(SETTINGS).await?;
             Ok::<_, tokio_postgres::Error>(client)
         };
-        // A server that is paused takes the connection and says nothing.
+        // A paused server accepts the connection and does not respond.
         let client = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
         let client = client.map_err(|_| PgError::Database(SILENT.to_owned()))??;
         Ok(Session { client, statements: HashMap::new(), warnings })
     }
 
-    /// Refuses a database that is not the storage it should be, or not any more.
+    /// Fails if the database does not contain the storage with this identity.
     pub(super) async fn expect(&mut self, identity: &Identity) -> Result<(), PgError> {
         let statement = self.prepared(&IDENTITY).await?;
         let row = self.client.query_opt(&statement, &[]).await?;
@@ -71,13 +77,14 @@ impl Session {
         }
     }
 
-    /// How many warnings came so far. One during a commit says that it may be only half done: PostgreSQL
-    /// answers a commit whose wait for a standby was cut short with success and a warning.
+    /// Returns the number of warnings so far. After a warning during a commit, the commit may not
+    /// be replicated: if the wait for a standby is cancelled, PostgreSQL reports success and a
+    /// warning.
     pub(super) fn warnings(&self) -> u64 {
         self.warnings.load(Ordering::SeqCst)
     }
 
-    /// A statement, prepared once.
+    /// Returns a prepared statement. Each statement is prepared once per connection.
     pub(super) async fn prepared(&mut self, sql: &Sql) -> Result<Statement, tokio_postgres::Error> {
         let text = &*sql.text;
         if let Some(statement) = self.statements.get(text) {
@@ -89,7 +96,7 @@ impl Session {
     }
 }
 
-/// A few connections. One whose use did not end well is not used again.
+/// A connection pool. A connection whose last use failed is closed.
 pub(super) struct Pool {
     target: Target,
     identity: Identity,
@@ -98,14 +105,14 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// To a storage of this identity.
+    /// Creates a pool of at most `size` connections to the storage with this identity.
     pub(super) fn new(target: Target, size: usize, identity: Identity) -> Pool {
         Pool { target, identity, idle: Mutex::default(), free: Semaphore::new(size) }
     }
 
-    /// A connection, when one is free.
-    pub(super) async fn take(&self) -> Result<Taken<'_>, PgError> {
-        let permit = self.free.acquire().await.expect("it is never closed");
+    /// Waits for a free connection.
+    pub(super) async fn take(&self) -> Result<PooledSession<'_>, PgError> {
+        let permit = self.free.acquire().await.expect("the semaphore is never closed");
         let idle = loop {
             match self.lock().pop() {
                 Some(session) if session.client.is_closed() => {}
@@ -120,10 +127,10 @@ impl Pool {
                 session
             }
         };
-        Ok(Taken { pool: self, session, _permit: permit })
+        Ok(PooledSession { pool: self, session, _permit: permit })
     }
 
-    /// Closes what nobody uses.
+    /// Closes all idle connections.
     pub(super) fn forget(&self) {
         self.lock().clear();
     }
@@ -133,15 +140,16 @@ impl Pool {
     }
 }
 
-/// A connection in use. Dropped it is closed, and its transaction ends however PostgreSQL sees fit.
-pub(super) struct Taken<'a> {
+/// A connection in use. If it is dropped, the connection is closed, and the outcome of its
+/// transaction is unknown.
+pub(super) struct PooledSession<'a> {
     pool: &'a Pool,
     pub(super) session: Session,
     _permit: SemaphorePermit<'a>,
 }
 
-impl Taken<'_> {
-    /// Its transaction has ended and was understood.
+impl PooledSession<'_> {
+    /// Returns the connection to the pool. The outcome of its transaction must be known.
     pub(super) fn give_back(self) {
         self.pool.lock().push(self.session);
     }

@@ -1,8 +1,9 @@
-//! The statements of each table, made once from its layout.
+//! The statements of each table, generated once from its layout.
 //!
-//! Each is written so that its plan cannot flip: rows are found one by one by their full key (`LATERAL …
-//! LIMIT 1`) or by one range of it. With anything looser the planner, which knows no row counts, walks the
-//! table, rows that are long dead included, as soon as an old snapshot keeps those.
+//! Each statement is written so that its plan cannot change. Rows are read one by one by their full
+//! key (`LATERAL … LIMIT 1`) or by one range of it. With anything less strict, the planner, which
+//! has no row counts, scans the table. While an old snapshot exists, that scan also reads all dead
+//! rows.
 
 use driftq_core::row::Table;
 
@@ -11,21 +12,22 @@ use super::ranges::{End, Ranges};
 use super::sql::{Bound, Sql};
 use crate::layout::{Layout, layout};
 
-/// What is asked of one table. `$1` is the shard.
+/// The statements of one table. `$1` is the shard.
 pub(super) struct Statements {
-    /// Rows of many keys; the first column is the number of the key, from 1.
+    /// Reads rows by many keys. The first result column is the position of the key, from 1.
     pub(super) get: Sql,
     pub(super) put: Sql,
     pub(super) delete: Sql,
-    /// Every row of the shard.
+    /// Reads all rows of the shard.
     pub(super) load: Sql,
-    /// By the number of leading columns that both ends share, and by how they end. Records have none.
+    /// By the number of leading columns that both ends share, and by [`End`]. Records have no
+    /// ranges.
     pub(super) ranges: Vec<Vec<Ranges>>,
 }
 
 #[cfg(test)]
 impl Statements {
-    /// All of them.
+    /// Returns all statements.
     pub(super) fn each(&self) -> Vec<&Sql> {
         let Statements { get, put, delete, load, ranges } = self;
         let ranges = ranges.iter().flatten().flat_map(|Ranges { delete, reads }| {
@@ -62,7 +64,7 @@ fn statements(layout: &Layout) -> Statements {
         .map(|(name, k)| format!("t.{name} = u.{k}"))
         .collect();
     let (letters, is_key) = (letters.join(", "), is_key.join(" AND "));
-    // The rows of many keys, each found by itself.
+    // Looks up each of many keys separately.
     let each = |select: &str| {
         format!("LATERAL (SELECT {select} FROM {name} t WHERE t.shard = $1 AND {is_key} LIMIT 1) x")
     };
@@ -89,13 +91,13 @@ fn statements(layout: &Layout) -> Statements {
     );
     let load = format!("SELECT {all} FROM {name} WHERE shard = $1");
     let ends = |shared: usize| {
-        // In the last column every value is a key.
+        // In the last column, every value is a key, so `End::Value` is enough.
         let ends = [End::Value, End::Key].into_iter().take(layout.key.len() - shared);
         ends.map(|end| Ranges::new(layout, shared, end)).collect()
     };
     let shared = if layout.name == "record" { 0 } else { layout.key.len() };
     let ranges = (0..shared).map(ends).collect();
-    // Rows and buffers for each row that is asked for. A way down an index is four buffers.
+    // Rows and buffers per requested row. An index descent reads four buffers.
     Statements {
         get: made("get", get, 1, 5),
         put: made("put", put, 1, 16),
@@ -105,7 +107,7 @@ fn statements(layout: &Layout) -> Statements {
     }
 }
 
-/// `$2::int8[], $3::bytea[], …`
+/// Returns array parameters: `$2::int8[], $3::bytea[], …`
 fn arrays(forms: &[Form]) -> String {
     let arrays =
         forms.iter().enumerate().map(|(at, form)| format!("${}::{}[]", at + 2, form.sql()));

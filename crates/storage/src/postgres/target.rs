@@ -1,4 +1,4 @@
-//! From a URL to a connection: in clear on this machine, verified to any other.
+//! Connections from a database URL: without TLS on this machine, with verified TLS to any other.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -16,42 +16,44 @@ use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::{OpenError, whole};
+use super::error::{OpenError, with_cause};
 
-/// A connection that is not there by then is not coming.
+/// Timeout of connecting.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// What was sent and not received by then never will be.
+/// Timeout of unacknowledged data, after which the connection is closed.
 const SENT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Where to connect to, and how.
+/// The servers to connect to, and how.
 #[derive(Clone)]
 pub(super) struct Target {
-    /// Each server that is named; of several the one is meant that takes writes.
+    /// Each server of the URL. Of several, the connection goes to the one that accepts writes.
     servers: Vec<Config>,
     is_here: bool,
-    /// Who may be at the other end. None: in clear.
+    /// The verifier of certificates. `None` connects without TLS.
     tls: Option<MakeRustlsConnect>,
 }
 
 impl Target {
-    /// Reads a URL, or words as `host=… user=…`. `sslmode` is `verify-full` or `disable`: what lies between
-    /// keeps nobody out.
+    /// Parses a URL, or parameters such as `host=… user=…`. `sslmode` must be `verify-full` or
+    /// `disable`, because the modes between them do not stop an attacker on the network.
     pub(super) fn read(url: &str) -> Result<Target, OpenError> {
         let (url, mode) = without(url, "sslmode");
         let (url, root) = without(&url, "sslrootcert");
-        let unreadable = |error: tokio_postgres::Error| OpenError::Url(whole(&error));
+        let unreadable = |error: tokio_postgres::Error| OpenError::Url(with_cause(&error));
         let config: Config = url.parse().map_err(unreadable)?;
         let is_here = is_all_here(&config);
-        let message = "say sslmode=verify-full, or sslmode=disable if the network keeps others out";
+        let message = "use sslmode=verify-full, or sslmode=disable if the network is trusted";
         let tls = match mode.as_deref() {
             Some("verify-full") => true,
             Some("disable") => false,
             None if is_here => false,
             None => {
-                return Err(OpenError::Url(format!("the server is another machine: {message}")));
+                return Err(OpenError::Url(format!("the server is another machine; {message}")));
             }
             Some(other) => {
-                return Err(OpenError::Url(format!("sslmode={other} proves nothing: {message}")));
+                return Err(OpenError::Url(format!(
+                    "sslmode={other} does not verify the server; {message}"
+                )));
             }
         };
         let mut servers = each(config);
@@ -67,13 +69,14 @@ impl Target {
         Ok(Target { servers, is_here, tls })
     }
 
-    /// Whether the server is this machine.
+    /// Whether the server runs on this machine.
     pub(super) fn is_here(&self) -> bool {
         self.is_here
     }
 
-    /// Connects; warnings that come are counted. All servers are tried at once: behind one that is paused or
-    /// cut off, which says nothing at all, the others would never have their turn.
+    /// Connects, and counts the warnings of the connection. All servers are tried at once, because
+    /// a server that is paused or unreachable does not respond, and would block the servers after
+    /// it.
     pub(super) async fn connect(
         &self,
         warnings: &Arc<AtomicU64>,
@@ -100,13 +103,14 @@ impl Target {
     }
 }
 
-/// Performs what a connection has to do, and counts its warnings.
+/// Drives a connection on its own task, and counts its warnings.
 fn drive<T>(client: Client, mut connection: Connection<Socket, T>, seen: Arc<AtomicU64>) -> Client
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     tokio::spawn(async move {
-        // Messages come in their order: a warning is counted before the answer behind it is handed on.
+        // Messages arrive in order, so a warning is counted before the result that follows it is
+        // returned.
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notice(notice) = message
                 && notice.parsed_severity() != Some(Severity::Notice)
@@ -118,7 +122,7 @@ where
     client
 }
 
-/// Trusts one file of certificates, or those the system trusts.
+/// Returns a verifier that trusts the certificates of a file, or those of the system.
 fn verifier(root: Option<&str>) -> Result<MakeRustlsConnect, OpenError> {
     let unusable = |why: String| OpenError::Url(format!("sslrootcert: {why}"));
     let mut roots = RootCertStore::empty();
@@ -132,24 +136,25 @@ fn verifier(root: Option<&str>) -> Result<MakeRustlsConnect, OpenError> {
             }
         }
         None => {
-            // Some of a system's certificates may be odd; the others are good.
+            // Certificates of the system that cannot be parsed are ignored.
             let system = rustls_native_certs::load_native_certs().certs;
             let _odd = roots.add_parsable_certificates(system);
         }
     }
     if roots.is_empty() {
-        return Err(unusable("no certificate to trust: name a file".to_owned()));
+        return Err(unusable("no trusted certificates; set sslrootcert to a file".to_owned()));
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("the provider has what TLS needs")
+        .expect("the provider supports the default TLS versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// One for each server that is named. Where their numbers do not agree, or there is one, it is left as it is.
+/// Splits a configuration into one per server. If it names one server, or the numbers of names,
+/// addresses and ports do not match, it is returned unchanged.
 fn each(all: Config) -> Vec<Config> {
     let (names, addresses, ports) = (all.get_hosts(), all.get_hostaddrs(), all.get_ports());
     let count = names.len().max(addresses.len());
@@ -191,7 +196,7 @@ fn each(all: Config) -> Vec<Config> {
     (0..count).map(one).collect()
 }
 
-/// Names, and the addresses that go before them.
+/// Whether all servers run on this machine. Checks names, and the addresses that override them.
 fn is_all_here(config: &Config) -> bool {
     let (names, addresses) = (config.get_hosts(), config.get_hostaddrs());
     names.iter().all(is_here) && addresses.iter().all(IpAddr::is_loopback)
@@ -206,7 +211,8 @@ fn is_here(host: &Host) -> bool {
     }
 }
 
-/// A parameter that the client does not know in all its values, and the rest.
+/// Removes a parameter that the client library does not support with all its values. Returns the
+/// rest of the URL, and the value.
 fn without(url: &str, name: &str) -> (String, Option<String>) {
     let start = format!("{name}=");
     let mut taken = None;
@@ -233,7 +239,7 @@ mod tests {
     use super::*;
 
     fn refused(url: &str) -> String {
-        Target::read(url).err().expect("it is refused").to_string()
+        Target::read(url).err().expect("it is rejected").to_string()
     }
 
     #[test]
@@ -255,7 +261,7 @@ mod tests {
         assert!(message.contains("another machine"), "{message}");
         for mode in ["require", "prefer", "verify-ca"] {
             let message = refused(&format!("postgresql://driftq@localhost/driftq?sslmode={mode}"));
-            assert!(message.contains("proves nothing"), "{message}");
+            assert!(message.contains("does not verify"), "{message}");
         }
     }
 

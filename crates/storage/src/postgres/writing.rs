@@ -20,8 +20,8 @@ use super::statements::All;
 use crate::Ownership;
 use crate::layout::{Cell, content_cells, key_cells, layout};
 
-/// An update, so that it waits for whoever commits under the epoch before, and, like every commit, for the
-/// standbys: what is loaded after it is as durable as it is itself.
+/// Claims a shard by an update. So it waits for a commit in progress under the previous epoch and,
+/// like every commit, for the standbys: rows loaded after it are as durable as the claim itself.
 pub(super) async fn claim(
     session: &mut Session,
     shard: ShardId,
@@ -33,7 +33,7 @@ pub(super) async fn claim(
     claimed(shard, &row)
 }
 
-/// The ownership that a claim has returned, and the time.
+/// Reads the ownership and the time that a claim returned.
 pub(super) fn claimed(
     shard: ShardId,
     row: &tokio_postgres::Row,
@@ -42,11 +42,12 @@ pub(super) fn claimed(
     Ok((Ownership { shard, epoch: Epoch(epoch.cast_unsigned()) }, Timestamp(now.cast_unsigned())))
 }
 
-/// One transaction, in two round trips: its beginning, and all the rest. Sent behind a beginning that failed,
-/// each statement would be a transaction of its own.
+/// Commits a batch in one transaction and two round trips: BEGIN, then everything else. BEGIN is
+/// sent alone, because after a failed BEGIN each statement would be a transaction of its own.
 ///
-/// It is done only if every statement of it was. A statement that fails ends the transaction, and what was
-/// sent behind it does nothing; only then does PostgreSQL answer COMMIT, cheerfully, by rolling back.
+/// The commit is done only if every statement succeeded. A failed statement aborts the transaction,
+/// and the statements after it have no effect. PostgreSQL then answers COMMIT with success but
+/// rolls back.
 pub(super) async fn commit(
     session: &mut Session,
     all: &All,
@@ -70,7 +71,7 @@ pub(super) async fn commit(
     Ok(Timestamp(now.cast_unsigned()))
 }
 
-/// What came back for each step.
+/// The result rows of each statement.
 type Answers = Vec<Vec<tokio_postgres::Row>>;
 type Step<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<tokio_postgres::Row>, PgError>> + Send + 'a>>;
@@ -92,7 +93,7 @@ async fn in_one_transaction(
     under_way.push(Box::pin(async move {
         Ok(client.batch_execute("COMMIT").await.map(|()| Vec::new())?)
     }));
-    // A statement is on its way when it was polled once: in this order.
+    // Polling a statement once sends it, so this loop sends all statements in order.
     let mut early = Vec::with_capacity(under_way.len());
     for step in &mut under_way {
         let polled = poll_fn(|context| Poll::Ready(step.as_mut().poll(context))).await;
@@ -111,13 +112,13 @@ async fn in_one_transaction(
     Ok(answers)
 }
 
-/// What was answered under a warning may be only half done.
+/// Fails if a warning was received since `warned`, because the commit may not be replicated.
 pub(super) fn unless_warned(session: &Session, warned: u64) -> Result<(), PgError> {
     if session.warnings() == warned {
         return Ok(());
     }
     Err(PgError::Database(
-        "PostgreSQL warned: it may not be replicated; look at its standbys".to_owned(),
+        "PostgreSQL sent a warning: the commit may not be replicated; check standbys".to_owned(),
     ))
 }
 
@@ -155,7 +156,7 @@ pub(super) fn head<'a>(
     ])
 }
 
-/// The statements of a batch beside its head, puts before ranges.
+/// Returns the statements of a batch except its head, with puts before ranges.
 pub(super) fn changes<'a>(
     all: &'a All,
     shard: i64,

@@ -1,4 +1,4 @@
-//! A copy of a data directory's database, taken while it is in use.
+//! Backup of a data directory's database while it is in use.
 
 use std::fs::File;
 use std::io;
@@ -10,11 +10,11 @@ use super::error::OpenError;
 use super::{COPIED, Directory, directory, read_identity, schema};
 use crate::{Identity, wall_clock};
 
-/// A backup was not made.
+/// Why a backup failed.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields are what their names say")]
+#[expect(missing_docs, reason = "the names describe the fields")]
 pub enum BackupError {
-    #[error("{} is there already: name a file that is not", .0.display())]
+    #[error("{} already exists; choose another file", .0.display())]
     Exists(PathBuf),
     #[error("cannot write {}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
@@ -28,10 +28,10 @@ impl From<rusqlite::Error> for BackupError {
     }
 }
 
-/// Writes everything that is committed now into a new file, one moment of it, while the server runs on.
+/// Writes a snapshot of the committed rows to a new file. The server may keep running.
 ///
-/// The copy is a storage of its own: whoever starts from it goes back in time, so its restore generation
-/// is higher, and no id or token of after the copy is taken for one of it.
+/// A server that starts on the copy goes back in time. So the copy has a new restore generation,
+/// and ids and tokens issued after the copy are invalid in it.
 pub fn back_up(data: &Path, to: &Path) -> Result<(), BackupError> {
     let database = directory::database(data);
     let source = schema::reader(&database)?;
@@ -45,7 +45,8 @@ pub fn back_up(data: &Path, to: &Path) -> Result<(), BackupError> {
     })?;
     let made = fill(&source, to).and_then(|()| sync(&copy, to).map_err(failed));
     if made.is_err() {
-        // Half a backup is worse than none. What went wrong first is what is told.
+        // A partial backup must not be mistaken for a complete one. The first error is the one
+        // returned.
         let _left = std::fs::remove_file(to);
     }
     made
@@ -58,18 +59,19 @@ fn fill(source: &Connection, to: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// Invalidates all tokens and ids issued before. A directory that was copied to a database may be served after this.
+/// Starts a new restore generation, which invalidates all tokens and ids issued before. Also
+/// removes the mark of a directory that was copied to a database, so that it can be served again.
 fn begin_again(connection: &Connection, path: &Path) -> Result<Identity, OpenError> {
     let mut identity = read_identity(connection, path)?;
     identity.begin_again(wall_clock());
-    let text = serde_json::to_string(&identity).expect("plain fields");
+    let text = serde_json::to_string(&identity).expect("an identity serializes to JSON");
     connection.execute("UPDATE meta SET value = ?1 WHERE name = 'identity'", [text])?;
     connection.execute("DELETE FROM meta WHERE name = ?1", [COPIED])?;
     Ok(identity)
 }
 
-/// Says that a data directory was put back from a copy that `back_up` did not make. Returns its restore
-/// generation.
+/// Marks a data directory as restored from a copy that was not created by `back_up`. Returns its
+/// new restore generation.
 pub fn restored(data: &Path) -> Result<u32, OpenError> {
     let database = directory::database(data);
     if !database.exists() {
@@ -85,7 +87,7 @@ pub fn restored(data: &Path) -> Result<u32, OpenError> {
     Ok(identity.restore)
 }
 
-/// Until file and name are on the disk.
+/// Flushes the file and its directory entry to disk.
 fn sync(copy: &File, to: &Path) -> io::Result<()> {
     copy.sync_all()?;
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());

@@ -11,7 +11,7 @@ use crate::layout::{Cell, Cells};
 impl ToSql for Cell<'_> {
     fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
         let value = match self {
-            // No number is greater than `NUMBER_MAX`, which fits.
+            // No number is greater than `NUMBER_MAX`, which is `i64::MAX`.
             Cell::Number(number) => ValueRef::Integer(number.cast_signed()),
             Cell::Text(text) => ValueRef::Text(text.as_bytes()),
             Cell::Bytes(bytes) => ValueRef::Blob(bytes),
@@ -20,7 +20,7 @@ impl ToSql for Cell<'_> {
     }
 }
 
-/// A selected line.
+/// A result row.
 pub(super) struct Line<'a, 'l> {
     line: &'a rusqlite::Row<'l>,
     next: usize,

@@ -1,4 +1,4 @@
-//! Is a data directory whole? Reads everything, changes nothing.
+//! Verification of a data directory. It reads all rows and changes none.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,20 +13,20 @@ use super::{Sqlite, directory, schema};
 use crate::Ownership;
 use crate::layout::{layout, row_of};
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// Rows of each table.
+    /// The number of rows of each table.
     pub rows: BTreeMap<&'static str, u64>,
-    /// What is wrong; empty when nothing is.
+    /// The problems found. Empty if the directory is valid.
     pub problems: Vec<String>,
 }
 
-/// How many rows are looked at between two words about how far it got.
+/// Number of rows between two progress reports.
 const TOLD_EVERY: u64 = 10_000;
 
-/// Looks at every row of a data directory and recovers every shard. No server may run on it. Tells `far`
-/// how many rows of which table it has seen.
+/// Verifies every row of a data directory, and recovers every shard. Fails while a server runs on
+/// the directory. Reports progress to `far`: a table, and the number of its rows read so far.
 pub async fn check(
     data: &Path,
     far: &mut dyn FnMut(&'static str, u64),
@@ -53,7 +53,7 @@ pub async fn check(
     Ok(checked)
 }
 
-/// What SQLite itself says of the file.
+/// Runs the integrity check of SQLite.
 fn integrity(connection: &Connection, checked: &mut Checked) -> rusqlite::Result<()> {
     let mut lines = connection.prepare("PRAGMA integrity_check")?;
     for line in lines.query_map([], |row| row.get::<_, String>(0))? {
@@ -86,13 +86,13 @@ fn rows(
             Ok(row) => {
                 checked.problems.extend(verify(&row).err().map(|damaged| damaged.to_string()))
             }
-            Err(error) => checked.problems.push(format!("a row of {}: {error}", layout.name)),
+            Err(error) => checked.problems.push(format!("invalid row in {}: {error}", layout.name)),
         }
     }
     Ok(())
 }
 
-/// Where the last page of each lane ends.
+/// Returns the end of the last page of each lane.
 fn ends(
     connection: &Connection,
     shard: ShardId,

@@ -1,8 +1,9 @@
-//! Moving the WAL into the database, outside the committing path.
+//! Checkpoints: copying the WAL into the database outside of commits.
 //!
-//! A thread of its own copies what is committed whenever the WAL has grown, so that the writer waits for
-//! the disk of the WAL only. Under a load that never pauses the copying ends a little behind, and the WAL
-//! could not begin anew: when it is long and little is left, the writer itself copies that.
+//! A separate thread copies committed pages when the WAL has grown, so that the writer waits only
+//! for the flush of the WAL. Under a load that never pauses, the thread stays a little behind, and
+//! the WAL could never restart. So when the WAL is long and few pages are left, the writer copies
+//! them itself.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,46 +15,49 @@ use super::directory::Directory;
 use super::error::OpenError;
 use super::schema;
 
-/// Pages of the WAL (4 KiB each) after which the thread copies.
+/// Length of the WAL in pages of 4 KiB after which the thread copies.
 const COPY_AFTER_PAGES: u64 = 1_024;
-/// Pages after which the writer lends a hand, as soon as the thread has left it little.
+/// Length in pages after which the writer copies, once at most [`LITTLE_PAGES`] are left.
 const LONG_PAGES: u64 = 12_288;
-/// Pages that it copies while a commit waits: each may be at another end of the database.
+/// Maximum number of pages that the writer copies while a commit waits. Each page may be a random
+/// write.
 const LITTLE_PAGES: u64 = 256;
-/// Pages after which it copies whatever is left, or the WAL would outgrow the file that is kept for it.
+/// Length in pages after which the writer copies all pages that are left. Otherwise the WAL would
+/// outgrow `schema::WAL_BYTES_KEPT`.
 const LONGEST_PAGES: u64 = 16_000;
 
-/// The thread that copies. Dropped after all other connections it copies everything, and the WAL is gone.
+/// The thread that copies. It must be dropped after all other connections: then closing its
+/// connection copies everything and deletes the WAL.
 pub(super) struct Checkpointer {
     wal: Option<Wal>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the writer tells of the WAL.
+/// The writer's handle to the checkpointer.
 #[derive(Clone)]
 pub(super) struct Wal {
     seen: Arc<Mutex<WalProgress>>,
-    /// Wakes the thread; it ends when the last of these is gone.
+    /// Wakes the thread. The thread ends when the last sender is dropped.
     wake: SyncSender<()>,
 }
 
-/// How long the WAL is.
+/// The length of the WAL, and how much of it is copied.
 #[derive(Default)]
 struct WalProgress {
-    /// How often it began anew.
+    /// How often the WAL has restarted.
     turn: u64,
-    /// Pages in it after the last commit.
+    /// Pages in the WAL after the last commit.
     length: u64,
-    /// Pages of them that are in the database.
+    /// Pages of the WAL that are copied to the database.
     copied: u64,
-    /// The length at which the writer's last try ended: with an old snapshot open it can do nothing.
+    /// The length at the writer's last attempt to copy. An open old snapshot can prevent copying.
     tried: u64,
-    /// The thread is at it.
+    /// Whether the thread is copying.
     is_copying: bool,
 }
 
 impl WalProgress {
-    /// After a commit.
+    /// Records the length after a commit. A shorter WAL has restarted.
     fn committed(&mut self, length: u64) {
         if length < self.length {
             *self = WalProgress {
@@ -69,7 +73,8 @@ impl WalProgress {
         let left = self.length.saturating_sub(self.copied);
         let since_tried = self.length.saturating_sub(self.tried);
         match since_tried >= LONG_PAGES {
-            // It is not woken any more, so that it comes to an end.
+            // The thread is not woken again, so that its current copy ends and the writer can take
+            // over.
             true if self.is_copying => Next::Nothing,
             true if left <= LITTLE_PAGES || since_tried >= LONGEST_PAGES => Next::Copy,
             true => Next::Wake,
@@ -83,19 +88,19 @@ impl WalProgress {
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Nothing,
-    /// The thread is to copy.
+    /// Wakes the thread.
     Wake,
-    /// It copies itself.
+    /// Copies pages itself.
     Copy,
 }
 
 fn locked(seen: &Mutex<WalProgress>) -> MutexGuard<'_, WalProgress> {
-    // Nobody panics while it is held; if so, numbers are all there is to it.
+    // No code panics while it holds the lock. Even then, the numbers would be usable.
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Checkpointer {
-    /// Watches what `writer` commits, and starts the thread that copies it.
+    /// Observes the commits of `writer`, and starts the thread that copies them.
     pub(super) fn start(
         writer: &mut Connection,
         directory: &Arc<Directory>,
@@ -108,7 +113,7 @@ impl Checkpointer {
             Ok(())
         }))?;
         let connection = schema::writer(&directory.database)?;
-        // It copies pages and keeps none.
+        // This connection only copies pages, so it needs no large cache.
         connection.pragma_update(None, "cache_size", -1_024)?;
         let (wake, woken) = sync_channel(1);
         let work = {
@@ -121,12 +126,12 @@ impl Checkpointer {
             }
         };
         let named = thread::Builder::new().name("sqlite-checkpoint".to_owned());
-        let thread = Some(named.spawn(work).expect("the system has threads"));
+        let thread = Some(named.spawn(work).expect("a thread can be started"));
         Ok(Checkpointer { wal: Some(Wal { seen, wake }), thread })
     }
 
     pub(super) fn wal(&self) -> Wal {
-        self.wal.clone().expect("it is there until it is dropped")
+        self.wal.clone().expect("`wal` is `Some` until the drop")
     }
 }
 
@@ -134,19 +139,19 @@ impl Drop for Checkpointer {
     fn drop(&mut self) {
         self.wal = None;
         if let Some(thread) = self.thread.take() {
-            // One that panicked has nothing left to wait for.
+            // A panicked thread has ended as well.
             let _ended = thread.join();
         }
     }
 }
 
 impl Wal {
-    /// The writer has committed.
+    /// Wakes the thread or copies pages after a commit of `writer`, if needed.
     pub(super) fn grew(&self, writer: &Connection) -> rusqlite::Result<()> {
         let next = locked(&self.seen).next();
         match next {
             Next::Nothing => {}
-            // One that is still at work will be woken by the next.
+            // If the channel is full, the thread has a wakeup pending.
             Next::Wake => drop(self.wake.try_send(())),
             Next::Copy => {
                 let copied = checkpoint(writer)?;
@@ -172,7 +177,7 @@ fn copy(
         let copied = checkpoint(connection)?;
         let mut seen = locked(seen);
         seen.is_copying = false;
-        // What began anew meanwhile has nothing of that.
+        // If the WAL has restarted meanwhile, none of its pages are copied.
         if seen.turn == turn {
             seen.copied = copied;
         }
@@ -180,11 +185,11 @@ fn copy(
     Ok(())
 }
 
-/// Copies what no reader stands in the way of, and says how many pages of the WAL are in the database
-/// then. Waits for nobody: while another does the same it does nothing.
+/// Copies all pages that no reader blocks. Returns how many pages of the WAL are in the database
+/// then. Does not wait: if another connection is copying, it does nothing.
 fn checkpoint(connection: &Connection) -> rusqlite::Result<u64> {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-        // Nothing was done: −1.
+        // −1 if nothing was done.
         Ok(u64::try_from(row.get::<_, i64>(2)?).unwrap_or_default())
     })
 }

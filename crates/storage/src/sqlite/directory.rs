@@ -1,4 +1,4 @@
-//! The data directory: one process at a time, and nobody else reads it.
+//! The data directory: locked by one process at a time, and private to its user.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 
 use super::error::OpenError;
 
-/// Bits of a mode by which the group or every user may put another database in the place of ours.
+/// Mode bits that let the group or all users replace the database.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// A data directory that this process has locked.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) database: PathBuf,
-    /// Held as long as the file is open; the system lets go of it however the process ends.
+    /// Locked while the file is open. The system releases the lock however the process ends.
     _lock: File,
 }
 
-/// The database of a data directory.
+/// Returns the path of the database in a data directory.
 pub(super) fn database(directory: &Path) -> PathBuf {
     directory.join("driftq.db")
 }
 
 impl Directory {
-    /// Makes the directory if it is not there, and locks it.
+    /// Creates the directory if it does not exist, and locks it.
     pub(super) fn lock(path: &Path) -> Result<Directory, OpenError> {
         let failed = |what: &str| {
             let what = format!("{what} {}", path.display());
             move |error: io::Error| OpenError::Directory(what, error)
         };
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make"))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("create"))?;
         let mode = path.metadata().map_err(failed("read"))?.permissions().mode();
         if mode & WRITABLE_BY_OTHERS != 0 {
             return Err(OpenError::Writable { directory: path.to_owned(), mode: mode & 0o7777 });
@@ -51,13 +51,13 @@ impl Directory {
         lock.set_len(0).map_err(failed("write to"))?;
         writeln!(lock, "{}", std::process::id()).map_err(failed("write to"))?;
         let database = database(path);
-        // SQLite gives its other files the mode of this one.
+        // SQLite creates its other files with the mode of this file.
         private(&database).map_err(failed("write to"))?;
         Ok(Directory { database, _lock: lock })
     }
 }
 
-/// A file for this user only, which is not there yet.
+/// Creates a file that only this user can access. Fails if it exists.
 pub(super) fn private_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }

@@ -1,5 +1,5 @@
-//! The rows of a shard for people to read: names of columns, bodies that are text, and of packed bodies
-//! how long they are and whether they are whole. Reads one moment, also while a server runs.
+//! Dumps the rows of a shard as readable JSON: column names, text bodies, and the length and damage
+//! of packed bodies. It reads one snapshot, also while a server runs.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::error::OpenError;
 use super::{directory, schema};
 use crate::layout::{layout, row_of};
 
-/// The names of all tables.
+/// Returns the names of all tables.
 pub fn tables() -> Vec<&'static str> {
     all().map(|table| layout(table).name).collect()
 }
@@ -23,7 +23,7 @@ fn all() -> impl Iterator<Item = Table> {
     (0..).map_while(Table::of)
 }
 
-/// Hands over the first `rows_max` rows of each table, or of the one that is named, in the order of
+/// Passes the first `rows_max` rows of each table, or of `table` only, to `each`, in the order of
 /// their keys.
 pub fn dump(
     data: &Path,

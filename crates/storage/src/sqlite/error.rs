@@ -2,29 +2,29 @@
 
 use std::path::PathBuf;
 
-/// A data directory cannot be opened.
+/// Why a data directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields are what their names say")]
+#[expect(missing_docs, reason = "the names describe the fields")]
 pub enum OpenError {
     #[error("cannot {0}: {1}")]
     Directory(String, #[source] std::io::Error),
-    #[error("{} is in use by process {pid}: stop it first, or give --data another directory", directory.display())]
+    #[error("{} is in use by process {pid}; stop it, or set --data to another directory", directory.display())]
     Locked { directory: PathBuf, pid: String },
-    #[error("other users can write to {0} (mode {mode:04o}): run `chmod go-w {0}`, or give --data a directory in it, which is then made", directory.display())]
+    #[error("other users can write to {0} (mode {mode:04o}); run `chmod go-w {0}`, or set --data to a new directory inside it", directory.display())]
     Writable { directory: PathBuf, mode: u32 },
-    #[error("{} is not a database of DriftQ: give --data another directory", .0.display())]
+    #[error("{} is not a DriftQ database; set --data to another directory", .0.display())]
     Foreign(PathBuf),
-    #[error("{} holds no database: give --data the directory of a server", .0.display())]
+    #[error("{} contains no DriftQ database; set --data to the data directory of a server", .0.display())]
     Missing(PathBuf),
-    #[error("{} has format {version}, this driftq knows {known}: use a newer driftq", path.display())]
+    #[error("{} has format {version}, but this driftq supports {known}; use a newer driftq", path.display())]
     Newer { path: PathBuf, version: i32, known: i32 },
-    #[error("{} does not hold what it should: {why}", path.display())]
+    #[error("{} is damaged: {why}; restore it from a backup", path.display())]
     Damaged { path: PathBuf, why: String },
-    #[error("{} has {stored} shards and keeps their number: leave storage.shards out", path.display())]
+    #[error("{} has {stored} shards, which cannot be changed; remove storage.shards", path.display())]
     Shards { path: PathBuf, stored: u32 },
     #[error(
-        "{0} was copied to a database: serve that. To go back, delete the database and run `driftq mark-restored --data {0}`; \
-         what the database accepted is then lost",
+        "{0} was copied to a database; start servers on the database. To go back, delete the database and run \
+         `driftq mark-restored --data {0}`; everything that the database accepted since the copy is then lost",
         directory.display()
     )]
     Copied { directory: PathBuf },

@@ -1,10 +1,11 @@
-//! SQLite: one file, one writer, readers beside it. For one node with no other service to run.
+//! The SQLite engine: one file, one writer and several readers. For one node without other
+//! services.
 //!
-//! 1. `synchronous=FULL` in WAL mode: a commit that returned was flushed to the disk.
-//! 2. One thread writes; some threads read, each from a snapshot of its own; one thread moves the WAL
-//!    into the database, so that a commit never waits for that.
-//! 3. **The first error of the database is the last thing it does.** After a failed write or flush nobody
-//!    knows what is on the disk, so every later call is answered with the same error; a restart recovers.
+//! 1. `synchronous=FULL` in WAL mode: a commit is flushed to disk before it returns.
+//! 2. One thread writes. Several threads read, each from its own snapshot. One thread copies the
+//!    WAL into the database, so that commits do not wait for it.
+//! 3. **After the first error of the database, every later call fails with the same error.** After
+//!    a failed write or flush, the state of the disk is unknown. A restart recovers.
 
 mod backup;
 mod cells;
@@ -42,20 +43,20 @@ pub use check::{Checked, check};
 pub use dump::{dump, tables};
 pub use error::OpenError;
 
-/// Reads that go on side by side.
+/// Number of threads that read.
 const READERS: usize = 4;
 
-/// The `meta` row of a directory that was copied to a database.
+/// The `meta` row that marks a directory as copied to a database.
 const COPIED: &str = "copied";
 
-/// Work for a thread that has a connection.
+/// Work for a thread with a connection.
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
 /// The SQLite engine.
 ///
-/// Dropped, it waits for what its threads have begun: then the directory is free for the next.
+/// Dropping it waits until its threads have finished. Then the directory is unlocked.
 pub struct Sqlite {
-    /// Dropped in this order: whoever comes last must be able to write.
+    /// The fields are dropped in this order, because the last connection must be able to write.
     reader: Threads,
     writer: Threads,
     checkpointer: Checkpointer,
@@ -67,13 +68,14 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens a data directory to serve it, and creates what does not exist, with that many shards or one. Fails while
-    /// another process has it, if it has another number of shards, or if it was copied to a database.
+    /// Opens a data directory to serve it. Creates a missing one with `shards` shards, or 1 by
+    /// default. Fails if another process uses the directory, if it has another number of shards, or
+    /// if it was copied to a database.
     pub fn open(path: &Path, shards: Option<u32>) -> Result<Sqlite, OpenError> {
         Sqlite::start(path, shards, false)
     }
 
-    /// Opens a data directory to copy it, again if need be.
+    /// Opens a data directory to copy it, even if it was copied before.
     pub(crate) fn open_to_copy(path: &Path) -> Result<Sqlite, OpenError> {
         Sqlite::start(path, None, true)
     }
@@ -104,12 +106,12 @@ impl Sqlite {
         })
     }
 
-    /// Who this storage is.
+    /// Returns the identity of the storage.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Has `work` done by one of `threads`.
+    /// Runs `work` on one of `threads`.
     fn ask<T: Send + 'static>(
         &self,
         threads: &Threads,
@@ -122,7 +124,7 @@ impl Sqlite {
                 Some(first) => Err(EngineError::Unknown(first.clone())),
                 None => work(connection, &statements).map_err(|failed| told_of(failed, &poison)),
             };
-            // Whoever asked may be gone.
+            // The caller may have dropped the receiver.
             let _gone = tell.send(done);
         };
         let is_sent = threads.send(Box::new(job));
@@ -145,8 +147,8 @@ fn told_of(failed: Failed, poison: &OnceLock<String>) -> EngineError {
     }
 }
 
-/// Threads that do jobs, one connection each, until they are dropped. The directory is locked for as long
-/// as one of them is at work.
+/// Threads that run jobs, with one connection each, until they are dropped. The directory stays
+/// locked until the last of them ends.
 struct Threads {
     jobs: Option<Sender<Job>>,
     handles: Vec<JoinHandle<()>>,
@@ -165,7 +167,7 @@ impl Threads {
                 }
             };
             let named = thread::Builder::new().name(format!("sqlite-{name}"));
-            named.spawn(work).expect("the system has threads")
+            named.spawn(work).expect("a thread can be started")
         };
         let handles = connections.into_iter().map(start).collect();
         Threads { jobs: Some(jobs), handles }
@@ -180,7 +182,7 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.jobs = None;
         for handle in self.handles.drain(..) {
-            // One that panicked has nothing left to wait for.
+            // A panicked thread has ended as well.
             let _ended = handle.join();
         }
     }
@@ -190,9 +192,10 @@ fn next(queue: &Mutex<Receiver<Job>>) -> Option<Job> {
     queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv().ok()
 }
 
-/// Who the storage is; a new one is somebody new.
+/// Returns the identity of the storage. Creates one in a new storage.
 fn identity(connection: &Connection, path: &Path, shards: u32) -> Result<Identity, OpenError> {
-    let new = serde_json::to_string(&Identity::random(shards)).expect("plain fields");
+    let new =
+        serde_json::to_string(&Identity::random(shards)).expect("an identity serializes to JSON");
     connection.execute(
         "INSERT INTO meta (name, value) VALUES ('identity', ?1) ON CONFLICT DO NOTHING",
         [new],
@@ -256,7 +259,8 @@ impl Engine for Sqlite {
         let database = self.database.clone();
         let room =
             self.ask(&self.reader, move |connection, _| Ok(space::room(connection, &database)));
-        // Not to know it is no error of the database: nothing is poisoned.
+        // A failure to read the free space is not an error of the database, so it does not poison
+        // it.
         let unknown = |error: std::io::Error| EngineError::Unknown(error.to_string());
         Box::pin(async move { room.await?.map(Some).map_err(unknown) })
     }

@@ -1,4 +1,4 @@
-//! What a reader's thread does: loads and reads, each from one snapshot.
+//! Loads and reads on a reader thread, each from one snapshot.
 
 use driftq_core::ShardId;
 use driftq_core::row::{self, Read, Row, Table};
@@ -30,7 +30,7 @@ pub(super) fn load(
     Ok(rows)
 }
 
-/// The heads that the newest one says are needed.
+/// Returns the heads from `clean` of the newest head on.
 fn heads(snapshot: &Connection, shard: ShardId) -> rusqlite::Result<Vec<Row>> {
     let mut select = snapshot.prepare_cached(
         "SELECT batch, epoch, now, clean, body FROM head WHERE shard = ?1 AND batch >=
@@ -110,7 +110,8 @@ fn answer(
 pub(super) const ENDING: &str = "SELECT kind, hash, expires, bucket FROM record
     WHERE shard = ?1 AND bucket >= ?2 AND bucket < ?3 ORDER BY bucket LIMIT ?4";
 
-/// By the index of buckets. The `+` keeps the key's index, which would read them all, out of it.
+/// Uses the index on buckets. The `+` prevents the use of the primary key, which would read all
+/// records of the kind.
 pub(super) const UNENDING: &str = "SELECT kind, hash, expires, bucket, body FROM record
     WHERE shard = ?1 AND +kind = ?2 AND bucket >= ?3 AND (bucket > ?3 OR hash >= ?4)
     ORDER BY bucket, hash LIMIT ?5";

@@ -1,4 +1,4 @@
-//! All rows of a data directory that nobody serves, for whoever takes them elsewhere.
+//! Reads all rows of a data directory, to copy them to a database.
 
 use std::path::Path;
 
@@ -11,39 +11,39 @@ use super::{COPIED, Sqlite, directory, schema, writing};
 use crate::layout::{layout, row_of};
 use crate::{Engine as _, EngineError, Identity, Ownership, wall_clock};
 
-/// A data directory that is read as a whole. No server can run on it meanwhile.
-pub(crate) struct Whole {
+/// A data directory that is read completely. No server can start on it meanwhile.
+pub(crate) struct DirectoryReader {
     engine: Sqlite,
     connection: rusqlite::Connection,
 }
 
-impl Whole {
-    /// Opens it, brought up to date.
-    pub(crate) fn open(data: &Path) -> Result<Whole, OpenError> {
+impl DirectoryReader {
+    /// Opens the directory, and migrates it to the newest version.
+    pub(crate) fn open(data: &Path) -> Result<DirectoryReader, OpenError> {
         let database = directory::database(data);
         if !database.exists() {
             return Err(OpenError::Missing(data.to_owned()));
         }
         let engine = Sqlite::open_to_copy(data)?;
         let connection = schema::reader(&database)?;
-        Ok(Whole { engine, connection })
+        Ok(DirectoryReader { engine, connection })
     }
 
     pub(crate) fn identity(&self) -> &Identity {
         self.engine.identity()
     }
 
-    /// What is stored under a name beside the shards.
+    /// Returns the text stored under a name, which belongs to no shard.
     pub(crate) fn meta(&self, name: &str) -> Result<Option<String>, OpenError> {
         Ok(writing::meta(&self.connection, name)?)
     }
 
-    /// From now on no server starts on the directory.
+    /// Marks the directory as copied, so that no server starts on it.
     pub(crate) async fn mark_copied(&self) -> Result<(), EngineError> {
         self.engine.put_meta(COPIED, wall_clock().to_string()).await
     }
 
-    /// The last claim of each shard that was ever claimed.
+    /// Returns the last ownership of each shard that was ever claimed.
     pub(crate) fn shards(&self) -> Result<Vec<Ownership>, OpenError> {
         let mut select =
             self.connection.prepare("SELECT shard, epoch FROM shard ORDER BY shard")?;
@@ -53,7 +53,7 @@ impl Whole {
         Ok(shards.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Hands over the rows of a table of a shard, until nobody takes them.
+    /// Passes the rows of a table of a shard to `each`, until it returns false.
     pub(crate) fn rows(
         &self,
         shard: ShardId,

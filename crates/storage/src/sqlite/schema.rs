@@ -1,4 +1,4 @@
-//! The version of a database file, and what makes an empty one ours.
+//! The schema of the database file: its version, and its creation and migration.
 
 use std::path::Path;
 
@@ -7,9 +7,10 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::error::OpenError;
 
-/// "drft", so that `file` and a careful program can tell whose it is.
+/// "drft", by which `file` and other programs identify the database.
 const APPLICATION: i32 = 0x6472_6674;
-/// What each version adds. A file of an older one is brought to the newest when it is opened to write.
+/// The migrations in order. An older file is migrated to the newest version when it is opened to
+/// write.
 const STEPS: [&str; 6] = [
     include_str!("schema.sql"),
     include_str!("effects.sql"),
@@ -20,23 +21,23 @@ const STEPS: [&str; 6] = [
 ];
 const VERSION: i32 = STEPS.len() as i32;
 
-/// Kibibytes of pages that the writer keeps; the operating system keeps the rest.
+/// Page cache of the writer. The operating system caches the rest.
 const WRITER_CACHE_KIB: i32 = 64 << 10;
 
-/// Bytes of the WAL's file that are kept for the next when it begins anew.
+/// Bytes of the WAL file that are kept when the WAL restarts.
 pub(super) const WAL_BYTES_KEPT: i64 = 64 << 20;
 
-/// How long a statement waits for a lock that another process holds, such as a backup's.
+/// How long a statement waits for a lock of another process, such as a backup.
 const BUSY_MS: u32 = 5_000;
 
-/// The one connection that writes. Makes the tables where there are none.
+/// Opens the connection that writes. Creates or migrates the tables.
 pub(super) fn writer(path: &Path) -> Result<Connection, OpenError> {
     let mut connection = Connection::open(path)?;
     configure(&connection)?;
     check(&connection, path)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
-    // Checkpoints have a thread of their own.
+    // Checkpoints run on a separate thread.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES_KEPT)?;
     connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
@@ -55,7 +56,7 @@ pub(super) fn writer(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// A connection that only reads.
+/// Opens a read-only connection.
 pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -68,13 +69,13 @@ pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
 
 fn configure(connection: &Connection) -> Result<(), OpenError> {
     connection.busy_timeout(std::time::Duration::from_millis(u64::from(BUSY_MS)))?;
-    // Without it SQLite compiles a statement again when a parameter that its planner looked at is bound: a fifth of
-    // the writer's time.
+    // Without this, SQLite recompiles a statement whenever a parameter is bound that its planner
+    // has used. That took a fifth of the writer's time.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
-/// Refuses a file that is not ours, or of a version that we do not know.
+/// Rejects a file that is not a DriftQ database, or has an unknown version.
 fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, version) = (number("application_id")?, number("user_version")?);

@@ -1,7 +1,7 @@
-//! How much more can be written.
+//! Free space for new rows.
 //!
-//! The file does not shrink when rows go: its empty pages are filled again, so they are room. What is
-//! still in the WAL only will make the file longer, so that much room is spoken for.
+//! The file does not shrink when rows are deleted. Its empty pages are reused, so they count as
+//! free. Pages that are only in the WAL will extend the file, so they are subtracted.
 
 use std::path::Path;
 

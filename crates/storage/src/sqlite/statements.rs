@@ -1,19 +1,19 @@
-//! The statements of each table, made once from its layout.
+//! The statements of each table, generated once from its layout.
 
 use driftq_core::row::Table;
 
 use crate::layout::layout;
 
-/// What is asked of one table.
+/// The statements of one table.
 pub(super) struct Statements {
     pub(super) get: String,
     pub(super) put: String,
     pub(super) delete: String,
     pub(super) delete_range: String,
     pub(super) load: String,
-    /// In order; with bodies, without.
+    /// In key order: with bodies, and without.
     pub(super) range: [String; 2],
-    /// In reverse; with bodies, without.
+    /// In reverse: with bodies, and without.
     pub(super) reverse: [String; 2],
     pub(super) is_text: bool,
 }
@@ -38,7 +38,7 @@ fn statements(table: Table) -> Statements {
     let names = layout.names();
     let without_body = names.join(", ");
     let all = format!("{without_body}, body");
-    // ?1 is the shard; keys and columns follow.
+    // ?1 is the shard. Keys and columns follow.
     let places = |from: usize, count: usize| {
         (from..from + count).map(|at| format!("?{at}")).collect::<Vec<_>>().join(", ")
     };
@@ -80,7 +80,7 @@ mod tests {
     use crate::sqlite::schema;
     use crate::sqlite::writing::EXPIRE;
 
-    /// A scan would be right, and slow for ever.
+    /// A table scan would return the right rows, so only a test of the plan detects it.
     #[test]
     fn every_statement_finds_its_rows_by_key() {
         let directory = tempfile::TempDir::new().unwrap();
@@ -88,7 +88,7 @@ mod tests {
         let is_search = |statement: &str, by: &str| {
             let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
             let lines = plan.raw_query().mapped(|line| line.get::<_, String>(3));
-            // Those of one bucket are few.
+            // Few records share a bucket, so sorting them is cheap.
             let is_small = |line: &String| line == "USE TEMP B-TREE FOR LAST TERM OF ORDER BY";
             for line in lines.map(Result::unwrap).filter(|line| !is_small(line)) {
                 assert!(line.starts_with("SEARCH") && line.contains(by), "{statement}\n{line}");

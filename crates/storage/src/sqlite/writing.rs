@@ -1,4 +1,4 @@
-//! What the writer's thread does: claims and commits, one after the other.
+//! Claims and commits on the writer thread, one after the other.
 
 use driftq_core::row::{Row, Write};
 use driftq_core::{BatchNo, Epoch, ShardId};
@@ -11,7 +11,7 @@ use super::statements::All;
 use crate::Ownership;
 use crate::layout::{Cell, content_cells, key_cells};
 
-/// Not done: the ownership is over, or the database failed.
+/// Why a call failed: the ownership has ended, or the database reported an error.
 pub(super) enum Failed {
     Fenced,
     Database(rusqlite::Error),
@@ -33,7 +33,7 @@ pub(super) fn claim(connection: &mut Connection, shard: ShardId) -> Result<Owner
     Ok(Ownership { shard, epoch: Epoch(epoch) })
 }
 
-/// What is stored under a name, of no shard.
+/// Returns the text stored under a name, which belongs to no shard.
 pub(super) fn meta(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
     let select = "SELECT value FROM meta WHERE name = ?1";
     connection.query_row(select, [name], |row| row.get(0)).optional()
@@ -45,21 +45,20 @@ pub(super) fn put_meta(connection: &Connection, name: &str, text: &str) -> rusql
     connection.execute(put, [name, text]).map(drop)
 }
 
-/// Refuses whoever is not the owner.
+/// Fails as fenced unless the ownership is the current one.
 pub(super) fn check_owner(connection: &Connection, ownership: Ownership) -> Result<(), Failed> {
     let mut epoch = connection.prepare_cached("SELECT epoch FROM shard WHERE shard = ?1")?;
     let epoch: Option<u64> = epoch.query_row([ownership.shard.0], |row| row.get(0)).optional()?;
     if epoch == Some(ownership.epoch.0) { Ok(()) } else { Err(Failed::Fenced) }
 }
 
-/// The number of the last batch; 0 before the first.
+/// Returns the number of the last batch, or 0 before the first.
 fn last_batch(connection: &Connection, shard: ShardId) -> rusqlite::Result<BatchNo> {
     let mut last =
         connection.prepare_cached("SELECT coalesce(max(batch), 0) FROM head WHERE shard = ?1")?;
     last.query_row([shard.0], |row| row.get(0)).map(BatchNo)
 }
 
-/// Says about how many bytes it wrote.
 pub(super) fn commit(
     connection: &mut Connection,
     statements: &All,
@@ -67,8 +66,8 @@ pub(super) fn commit(
     batch: BatchNo,
     writes: &[Write],
 ) -> Result<(), Failed> {
-    // At once for writing: one that began by reading does not wait for a lock, and a reader that met a
-    // commit halfway holds it for a moment.
+    // Immediate: a transaction that begins with a read fails instead of waiting for the write lock,
+    // which a reader that meets a commit halfway can hold for a moment.
     let commit = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     check_owner(&commit, ownership)?;
     if batch != last_batch(&commit, ownership.shard)?.next() {
@@ -84,7 +83,7 @@ pub(super) fn commit(
 pub(super) const EXPIRE: &str =
     "DELETE FROM record WHERE shard = ?1 AND bucket >= ?2 AND bucket < ?3 AND expires < ?3";
 
-/// A commit under way.
+/// A commit in progress.
 struct Writing<'a> {
     commit: &'a Transaction<'a>,
     statements: &'a All,
@@ -139,7 +138,7 @@ impl<'a> Writing<'a> {
         run(self.commit.prepare_cached(statement)?, cells)
     }
 
-    /// The first cell of every statement is the shard.
+    /// Returns the first cell of every statement, the shard.
     fn cells<'c>(&self) -> Vec<Cell<'c>> {
         let mut cells = Vec::with_capacity(12);
         cells.push(Cell::Number(self.shard));

@@ -1,8 +1,8 @@
-//! Programs of the version before work on the tables of this one: their statements, as they were.
+//! The statements of the previous version work on the tables of this one.
 
 use std::time::Duration;
 
-use driftq_core::ownership::{Part, RULES};
+use driftq_core::ownership::{NodeRole, RULES};
 use driftq_core::{Epoch, NodeId, ShardId};
 use driftq_storage::postgres::Member;
 
@@ -48,13 +48,13 @@ async fn nodes_of_both_versions_see_each_other() {
     let shown = new.renew(&member, false, LEASE_MS, WAIT).await.expect("it renews");
     assert_eq!((shown.nodes[&NodeId(1)].rules, shown.nodes[&NodeId(2)].rules), (1, RULES));
     let view = shown.view();
-    assert_eq!(view.nodes[&NodeId(1)].part, Part::Takes);
-    // What the other does not know has no effect.
+    assert_eq!(view.nodes[&NodeId(1)].part, NodeRole::Takes);
+    // The pin that the previous version does not know has no effect there.
     assert_eq!((shown.shards[0].pinned_to, view.shards[0].pinned_to), (Some(NodeId(2)), None));
     assert_eq!(renew(true).await, ["http://localhost:1"]);
     let shown = new.renew(&member, false, LEASE_MS, WAIT).await.expect("it renews");
-    assert_eq!(shown.view().nodes[&NodeId(1)].part, Part::Stops);
-    // Claims of both follow each other.
+    assert_eq!(shown.view().nodes[&NodeId(1)].part, NodeRole::Stops);
+    // Claims of both versions raise the same epoch.
     let claimed = old.query(CLAIM_AS, &[&0_i64, &0_i64, &1_i64]).await.expect("it claims");
     assert_eq!(claimed[0].get::<_, i64>(0), 1);
     let (owner, _) = new.claim_as(NodeId(2), ShardId(0), Epoch(1)).await.expect("it claims");

@@ -1,4 +1,4 @@
-//! Every engine keeps every promise; what only one engine promises is beside it.
+//! Every engine passes the conformance suite. Guarantees of one engine have their own file.
 
 mod before;
 mod memory;

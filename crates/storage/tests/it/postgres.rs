@@ -1,4 +1,4 @@
-//! What the PostgreSQL engine promises beside the conformance suite.
+//! Guarantees of the PostgreSQL engine beyond the conformance suite.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio_postgres::{Client, NoTls};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 
-/// How to reach the server of this run.
+/// The connection string of the server of this run.
 fn server() -> String {
     std::env::var("DRIFTQ_TEST_POSTGRES")
         .expect("no PostgreSQL to test with: run this by `just test`, or under e2e/with-postgres")
@@ -25,7 +25,7 @@ pub(crate) async fn connect(url: &str) -> Client {
     client
 }
 
-/// A database of this test's own.
+/// Creates a database for one test.
 pub(crate) async fn database() -> String {
     let name = format!("t{}_{:x}", std::process::id(), fastrand::u64(..));
     let client = connect(&server()).await;
@@ -33,7 +33,7 @@ pub(crate) async fn database() -> String {
     server().replace("dbname=postgres", &format!("dbname={name}"))
 }
 
-/// An engine over a database that nobody else has.
+/// An engine over its own database.
 pub(crate) fn fresh() -> Postgres {
     RUNTIME.block_on(async { open(&database().await).await })
 }
@@ -44,7 +44,7 @@ pub(crate) async fn open(url: &str) -> Postgres {
     Postgres::open(url, None).await.expect("it opens")
 }
 
-/// Has PostgreSQL do something whenever a page is put.
+/// Makes PostgreSQL run a statement whenever a page is written.
 async fn whenever_a_page_is_put(url: &str, what: &str) {
     let trigger = format!(
         "CREATE FUNCTION driftq.at_page() RETURNS trigger LANGUAGE plpgsql AS
@@ -55,7 +55,7 @@ async fn whenever_a_page_is_put(url: &str, what: &str) {
     connect(url).await.batch_execute(&trigger).await.expect("a trigger");
 }
 
-/// Waits until a commit is where the trigger sleeps: its fence is behind it.
+/// Waits until a commit has passed its fence and sleeps in the trigger.
 async fn until_asleep(url: &str) {
     let client = connect(url).await;
     let sleeps = "SELECT count(*) FROM pg_stat_activity
@@ -67,7 +67,7 @@ async fn until_asleep(url: &str) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("no commit is under way");
+    panic!("no commit is in flight");
 }
 
 fn commit(engine: &Postgres, owner: Ownership, batch: u64, page: bool) -> Answer<'_, Timestamp> {
@@ -96,10 +96,10 @@ async fn has_page(engine: &Postgres, owner: Ownership) -> bool {
     !rows[0].is_empty()
 }
 
-/// An old owner that slept between its fence and its commit. With a fence that does not lock, the claim
-/// passes it, and its page comes after the new owner has loaded.
+/// An old owner slept between its fence and its commit. If the fence did not lock, the claim would
+/// overtake it, and its page would be stored after the new owner has loaded.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_waits_for_a_commit_under_way() {
+async fn a_claim_waits_for_a_commit_in_flight() {
     let url = database().await;
     let (old, new) = (open(&url).await, open(&url).await);
     whenever_a_page_is_put(&url, "PERFORM pg_sleep(1.5)").await;
@@ -110,14 +110,14 @@ async fn a_claim_waits_for_a_commit_under_way() {
     let (next, _) = new.claim(SHARD).await.expect("a claim succeeds");
     let at_once = has_page(&new, next).await;
     let done = slow.await.is_ok();
-    assert_eq!(at_once, done, "what the old owner was told is what the new one loads");
-    assert_eq!(has_page(&new, next).await, done, "nothing comes after the claim");
+    assert_eq!(at_once, done, "the reply to the old owner matches the rows of the new one");
+    assert_eq!(has_page(&new, next).await, done, "nothing is stored after the claim");
     assert_eq!(commit(&old, owner, 3, false).await, Err(EngineError::Fenced));
 }
 
-/// Two commits on their way, and the first one fails.
+/// Two commits are in flight, and the first one fails.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_commit_follows_one_that_failed() {
+async fn no_commit_follows_a_failed_one() {
     let url = database().await;
     let engine = open(&url).await;
     whenever_a_page_is_put(&url, "RAISE EXCEPTION 'no pages today'").await;
@@ -130,22 +130,22 @@ async fn no_commit_follows_one_that_failed() {
     assert!(!has_page(&engine, owner).await);
 }
 
-/// A commit whose wait for a standby was cut short is answered with success, and a warning.
+/// A commit whose wait for a standby was cancelled is answered with success and a warning.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_under_a_warning_is_unknown() {
+async fn a_commit_with_a_warning_is_unknown() {
     let url = database().await;
     let engine = open(&url).await;
     whenever_a_page_is_put(&url, "RAISE WARNING 'committed locally'").await;
     let (owner, _) = engine.claim(SHARD).await.expect("a claim succeeds");
     let unknown = commit(&engine, owner, 1, true).await;
     assert!(matches!(unknown, Err(EngineError::Unknown(_))), "{unknown:?}");
-    // The warned connection is not used again, and what follows is as good as ever.
+    // The connection with the warning is not used again, and later commits succeed.
     let (owner, _) = engine.claim(SHARD).await.expect("a claim succeeds");
     commit(&engine, owner, 2, false).await.expect("a commit succeeds");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_connection_is_unknown_and_the_next_claim_knows() {
+async fn after_a_lost_connection_the_next_claim_knows_the_outcome() {
     let url = database().await;
     let engine = open(&url).await;
     whenever_a_page_is_put(&url, "PERFORM pg_sleep(30)").await;
@@ -154,7 +154,7 @@ async fn a_lost_connection_is_unknown_and_the_next_claim_knows() {
     until_asleep(&url).await;
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    connect(&url).await.execute(end, &[]).await.expect("they are ended");
+    connect(&url).await.execute(end, &[]).await.expect("the connections are closed");
     let unknown = lost.await;
     assert!(matches!(unknown, Err(EngineError::Unknown(_))), "{unknown:?}");
     let (next, _) = engine.claim(SHARD).await.expect("a claim succeeds");
@@ -164,7 +164,7 @@ async fn a_lost_connection_is_unknown_and_the_next_claim_knows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_nodes_make_one_storage() {
+async fn concurrent_nodes_create_one_storage() {
     let url = database().await;
     let opened = (0..8).map(|_| {
         let url = url.clone();
@@ -179,7 +179,7 @@ async fn many_nodes_make_one_storage() {
     assert_eq!(identities.len(), 1);
     assert_eq!(identities[0].shards, 64);
     let other = Postgres::open(&url, Some(8)).await.err().map(|error| error.to_string());
-    let message = "the database has 64 shards and keeps their number: leave storage.shards out";
+    let message = "the database has 64 shards, which cannot be changed; remove storage.shards";
     assert_eq!(other.as_deref(), Some(message));
 }
 
@@ -210,7 +210,7 @@ async fn a_row_from_before_the_clock_was_set_back_loses_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_of_a_newer_version_are_used_while_they_fit() {
+async fn tables_of_a_compatible_newer_version_are_used() {
     let url = database().await;
     drop(open(&url).await);
     let client = connect(&url).await;
@@ -227,9 +227,9 @@ async fn tables_of_a_newer_version_are_used_while_they_fit() {
     assert!(matches!(refused, Some(OpenError::Newer { version: 99, .. })), "{refused:?}");
 }
 
-/// All steps together make what is written down, on every version of PostgreSQL.
+/// All migrations together give the recorded schema on every version of PostgreSQL.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_schema_is_as_written() {
+async fn the_schema_equals_the_recorded_one() {
     let url = database().await;
     drop(open(&url).await);
     let lines = r#"
@@ -248,9 +248,10 @@ async fn the_schema_is_as_written() {
         .assert_eq(&(found.join("\n") + "\n"));
 }
 
-/// No statistics tell the planner how many there are: it must not sort what it could walk.
+/// Without statistics, the planner does not know the number of rows. It must walk the index, not
+/// sort.
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_of_records_read_what_they_answer() {
+async fn lists_of_records_read_only_the_rows_they_return() {
     let url = database().await;
     let engine = open(&url).await;
     let (owner, _) = engine.claim(SHARD).await.expect("a claim succeeds");
@@ -279,14 +280,14 @@ async fn lists_of_records_read_what_they_answer() {
     let found = engine.read(owner, vec![read]).await.expect("a read succeeds");
     let columns = |number: u64| Columns::Record { expires: now, bucket: number };
     assert!(found[0].iter().map(|row| row.columns.clone()).eq((500..510).map(columns)));
-    // A session tells what it did when it ends.
+    // A session reports its statistics when it ends.
     drop(engine);
     let client = connect(&url).await;
     let looks =
         "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'record_bucket'";
     for _ in 0..500 {
         let read: i64 = client.query_one(looks, &[]).await.expect("it counts").get(0);
-        assert!(read < 200, "{read} for twenty");
+        assert!(read < 200, "{read} rows read for twenty");
         if read >= 20 {
             return;
         }
@@ -296,7 +297,7 @@ async fn lists_of_records_read_what_they_answer() {
 }
 
 #[test]
-fn a_text_of_no_shard_is_seen_by_other_nodes() {
+fn a_meta_value_is_visible_to_other_nodes() {
     RUNTIME.block_on(async {
         let url = database().await;
         let (one, other) = (open(&url).await, open(&url).await);

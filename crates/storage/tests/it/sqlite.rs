@@ -1,4 +1,4 @@
-//! What the SQLite engine promises beside the conformance suite.
+//! Guarantees of the SQLite engine beyond the conformance suite.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 const SHARD: ShardId = ShardId(0);
 
-/// An engine over a directory that goes with it.
+/// An engine over a directory that is deleted with it.
 pub(crate) struct Fresh {
     engine: Sqlite,
     _directory: TempDir,
@@ -97,7 +97,7 @@ fn loaded(engine: &Sqlite, ownership: Ownership) -> usize {
 }
 
 #[test]
-fn rows_and_identity_are_there_after_a_restart() {
+fn rows_and_identity_survive_a_restart() {
     let directory = TempDir::new().unwrap();
     let engine = open(directory.path());
     let identity = engine.identity().clone();
@@ -113,7 +113,7 @@ fn rows_and_identity_are_there_after_a_restart() {
 }
 
 #[test]
-fn a_second_process_is_refused_with_the_pid_of_the_first() {
+fn a_second_process_is_rejected_with_the_pid_of_the_first() {
     let directory = TempDir::new().unwrap();
     let _engine = open(directory.path());
     let refused = Sqlite::open(directory.path(), None).err().expect("refused").to_string();
@@ -121,7 +121,7 @@ fn a_second_process_is_refused_with_the_pid_of_the_first() {
 }
 
 #[test]
-fn nobody_else_may_read_the_files() {
+fn files_are_readable_by_their_owner_only() {
     let parent = TempDir::new().unwrap();
     let directory = parent.path().join("data");
     let engine = open(&directory);
@@ -137,23 +137,26 @@ fn nobody_else_may_read_the_files() {
 }
 
 #[test]
-fn a_newer_file_and_a_foreign_file_are_refused() {
+fn a_newer_file_and_a_foreign_file_are_rejected() {
     let directory = TempDir::new().unwrap();
     drop(open(directory.path()));
     let file = directory.path().join("driftq.db");
     Connection::open(&file).unwrap().pragma_update(None, "user_version", 7).unwrap();
     let refused = Sqlite::open(directory.path(), None).err().expect("refused");
     let refused = refused.to_string();
-    assert!(refused.contains("has format 7, this driftq knows 6: use a newer driftq"), "{refused}");
+    assert!(
+        refused.contains("has format 7, but this driftq supports 6; use a newer driftq"),
+        "{refused}"
+    );
     let foreign = TempDir::new().unwrap();
     let other = Connection::open(foreign.path().join("driftq.db")).unwrap();
     other.execute_batch("CREATE TABLE invoices (id INTEGER)").unwrap();
     let refused = Sqlite::open(foreign.path(), None).err().expect("refused").to_string();
-    assert!(refused.contains("is not a database of DriftQ"), "{refused}");
+    assert!(refused.contains("is not a DriftQ database"), "{refused}");
 }
 
 #[test]
-fn an_older_file_is_brought_up_to_date() {
+fn an_older_file_is_migrated() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("driftq.db");
     let older = Connection::open(&file).unwrap();
@@ -169,9 +172,9 @@ fn an_older_file_is_brought_up_to_date() {
     let owner = claim(&engine);
     commit(&engine, owner, 1).unwrap();
     let hash = *b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
-    let kind = RecordKind::of(1).expect("there is one");
+    let kind = RecordKind::of(1).expect("a record kind");
     let found = wait(engine.read(owner, vec![Read::Key(Key::Record { kind, hash })])).unwrap();
-    // Ten minutes after its end.
+    // Ten minutes after it expires.
     assert_eq!(found[0][0].columns, Columns::Record { expires: Timestamp(7), bucket: 600_007 });
     drop(engine);
     let newer = Connection::open(&file).unwrap();
@@ -182,7 +185,7 @@ fn an_older_file_is_brought_up_to_date() {
 }
 
 #[test]
-fn after_one_error_nothing_is_done_any_more() {
+fn after_an_error_every_later_call_fails() {
     let directory = TempDir::new().unwrap();
     let engine = open(directory.path());
     let ownership = claim(&engine);
@@ -194,7 +197,7 @@ fn after_one_error_nothing_is_done_any_more() {
     let Err(EngineError::Unknown(why)) = &failed else { panic!("{failed:?}") };
     assert!(why.contains("garbage"), "{why}");
     breaking.execute_batch("ALTER TABLE rubbish RENAME TO garbage").unwrap();
-    assert_eq!(commit(&engine, ownership, 2), failed, "mended or not");
+    assert_eq!(commit(&engine, ownership, 2), failed, "even after the fault is fixed");
     assert_eq!(wait(engine.claim(SHARD)).map(drop), failed);
     drop(engine);
     let engine = open(directory.path());
@@ -203,9 +206,9 @@ fn after_one_error_nothing_is_done_any_more() {
     commit(&engine, ownership, 2).unwrap();
 }
 
-/// Readers lock out the writer too: for a moment, when they meet a commit halfway.
+/// Readers also lock out the writer for a moment if they meet an unfinished commit.
 #[test]
-fn a_commit_waits_for_whoever_holds_the_lock() {
+fn a_commit_waits_for_the_file_lock() {
     let directory = tempfile::tempdir().expect("a directory");
     let engine = open(directory.path());
     let ownership = claim(&engine);
@@ -224,7 +227,7 @@ fn wal_bytes(directory: &Path) -> u64 {
 }
 
 #[test]
-fn the_wal_stays_short_under_a_load_that_never_pauses_and_goes_at_the_end() {
+fn the_wal_stays_short_under_constant_load_and_is_deleted_on_close() {
     let directory = TempDir::new().expect("a directory");
     let engine = open(directory.path());
     let ownership = claim(&engine);
@@ -235,14 +238,14 @@ fn the_wal_stays_short_under_a_load_that_never_pauses_and_goes_at_the_end() {
         commit_row(&engine, ownership, batch, row).expect("it commits");
         longest = longest.max(wal_bytes(directory.path()));
     }
-    assert!(longest > 1 << 20, "{longest} bytes: nothing was shown");
+    assert!(longest > 1 << 20, "{longest} bytes: nothing was measured");
     assert!(longest < 100 << 20, "{longest} bytes of 300 MiB");
     drop(engine);
     assert_eq!(wal_bytes(directory.path()), 0);
 }
 
 #[test]
-fn a_backup_is_one_moment_and_another_restore_generation() {
+fn a_backup_is_a_snapshot_with_another_restore_generation() {
     let directory = TempDir::new().unwrap();
     let engine = open(directory.path());
     let ownership = claim(&engine);
@@ -257,11 +260,11 @@ fn a_backup_is_one_moment_and_another_restore_generation() {
     assert_eq!(from_copy.identity().storage, engine.identity().storage);
     assert!(from_copy.identity().restore > engine.identity().restore);
     let next = claim(&from_copy);
-    assert_eq!(loaded(&from_copy, next), 2, "what came after the backup is not in it");
+    assert_eq!(loaded(&from_copy, next), 2, "the backup has no later rows");
     commit(&from_copy, next, 2).unwrap();
 }
 
-/// A topic with one message, made by the core.
+/// A topic with one message, created by the core.
 fn live(engine: &Sqlite) {
     let config = ShardConfig { shard: SHARD, ..ShardConfig::default() };
     let (ownership, now, recovered) = wait(recover(engine, config)).expect("a recovery");
@@ -292,7 +295,7 @@ fn live(engine: &Sqlite) {
 }
 
 #[test]
-fn a_check_finds_a_changed_byte() {
+fn a_check_detects_a_changed_byte() {
     let directory = TempDir::new().unwrap();
     let engine = open(directory.path());
     live(&engine);
@@ -314,9 +317,9 @@ fn checked(directory: &Path) -> Checked {
 }
 
 #[test]
-fn a_dump_shows_rows_and_which_of_them_are_damaged() {
+fn a_dump_shows_rows_and_marks_damaged_ones() {
     let directory = TempDir::new().unwrap();
-    // A server may run on it.
+    // A server may be running on the directory.
     let engine = open(directory.path());
     live(&engine);
     let dumped = |table, rows_max| {
@@ -337,7 +340,7 @@ fn a_dump_shows_rows_and_which_of_them_are_damaged() {
 }
 
 #[test]
-fn people_can_look_with_sqlite3() {
+fn the_database_can_be_read_with_sqlite3() {
     let directory = TempDir::new().unwrap();
     let _engine = open(directory.path());
     let connection = Connection::open(directory.path().join("driftq.db")).unwrap();
@@ -348,19 +351,19 @@ fn people_can_look_with_sqlite3() {
 }
 
 #[test]
-fn a_storage_keeps_the_number_of_its_shards() {
+fn the_number_of_shards_is_fixed_at_creation() {
     let directory = TempDir::new().expect("a directory");
     let number = |shards| Sqlite::open(directory.path(), shards).map(|one| one.identity().shards);
     assert_eq!(number(Some(5)).expect("it opens"), 5);
     assert_eq!(number(None).expect("it opens"), 5);
     let refused = number(Some(1)).expect_err("refused").to_string();
     let path = directory.path().display();
-    let message = "has 5 shards and keeps their number: leave storage.shards out";
+    let message = "has 5 shards, which cannot be changed; remove storage.shards";
     assert_eq!(refused, format!("{path} {message}"));
 }
 
 #[test]
-fn a_text_of_no_shard_outlives_the_process() {
+fn a_meta_value_survives_a_restart() {
     let directory = TempDir::new().expect("a directory");
     let engine = open(directory.path());
     assert_eq!(wait(engine.meta("clock_held")), Ok(None));

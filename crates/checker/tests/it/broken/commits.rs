@@ -1,4 +1,4 @@
-//! Bad histories about commits: what is done at once, and what goes to another shard.
+//! Bad histories of commits: their atomicity and their messages to another shard.
 
 use driftq_checker::history::{Commit, Fact, Finish, Status, What};
 
@@ -199,7 +199,7 @@ pub(super) fn on_its_way_for_ever(tale: &mut Tale, wrong: bool) {
     tale.is_over();
 }
 
-/// Both messages are turned away and come back.
+/// The other shard rejects both messages, and they become dead letters.
 fn is_turned_away(tale: &mut Tale, change: impl FnOnce(&mut Vec<Fact>)) {
     tale.sends_two();
     for number in [0, 1] {

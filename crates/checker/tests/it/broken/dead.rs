@@ -85,7 +85,7 @@ pub(super) fn redriven_twice(tale: &mut Tale, wrong: bool) {
     }
 }
 
-/// A message that dies of a final nack, with a letter that is changed if it is to be wrong.
+/// Dead-letters a message by a final nack. If `wrong`, `change` alters the dead letter.
 fn dies_with(tale: &mut Tale, wrong: bool, change: impl FnOnce(&mut DeadLetter)) {
     tale.makes_group();
     tale.produces(1);
@@ -168,7 +168,7 @@ pub(super) fn died_while_still_leased(tale: &mut Tale, wrong: bool) {
         facts.clear();
     }
     facts.extend([died(0, 1, "rejected", 0), buried(1, 0)]);
-    // Told as final, the lease being there still is not the only thing wrong.
+    // Without the end of the lease, the final nack itself is not the only violation.
     tale.commits(facts);
 }
 
@@ -200,7 +200,7 @@ pub(super) fn dead_before_its_deadline(tale: &mut Tale, wrong: bool) {
     tale.commits([died(0, 0, "deadline", 0), buried(1, 0)]);
 }
 
-/// A message that died and comes back, stored as `change` wants it.
+/// Redrives a dead letter. `change` alters how the new message is stored.
 fn comes_back(tale: &mut Tale, wrong: bool, change: impl FnOnce(&mut Fact, &mut Fact)) {
     tale.makes_group();
     tale.produces(1);

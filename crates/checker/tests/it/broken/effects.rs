@@ -286,7 +286,7 @@ pub(super) fn told_before_it_is_committed(tale: &mut Tale, wrong: bool) {
     }
 }
 
-/// An outcome whose message was acked, and whose expiry never begins.
+/// The message of an outcome was acked, but the time to live of the outcome never starts.
 pub(super) fn its_time_never_begins(tale: &mut Tale, wrong: bool) {
     tale.makes_group();
     tale.produces(1);
@@ -307,7 +307,8 @@ pub(super) fn its_time_never_begins(tale: &mut Tale, wrong: bool) {
     tale.is_over();
 }
 
-/// A cursor moved past a message with an outcome: the same key, accepted as new, has none.
+/// A seek skipped a message with an outcome. The same key, accepted as new, must not have that
+/// outcome.
 pub(super) fn found_by_a_new_key_after_a_move(tale: &mut Tale, wrong: bool) {
     tale.makes_group();
     let key = |tale: &Tale| Some(("order-77".into(), tale.now + 1_000));

@@ -1,4 +1,4 @@
-//! Bad histories about grants and how leases end.
+//! Bad histories of grants and of the ends of leases.
 
 use driftq_checker::history::{Fact, How, Lease, Op, Verb};
 

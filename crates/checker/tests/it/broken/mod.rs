@@ -1,4 +1,4 @@
-//! For each promise histories that break it, where commits are seen.
+//! Histories that violate each invariant, with commits recorded.
 
 mod commits;
 mod dead;
@@ -13,7 +13,7 @@ use driftq_checker::Invariant::{self, *};
 
 use crate::{Case, assert_breaks};
 
-/// What breaks, with what else cannot be helped, and how.
+/// The violated invariant, the invariants that are unavoidably violated with it, and the history.
 const CASES: &[(&[Invariant], Case)] = &[
     (&[NoLoss, EventualDrain], settled::never_granted),
     (&[NoLoss], settled::trimmed_before_it_is_read),
@@ -191,17 +191,17 @@ const CASES: &[(&[Invariant], Case)] = &[
 ];
 
 #[test]
-fn every_bad_history_breaks_its_promise_and_no_other() {
+fn every_bad_history_violates_exactly_its_invariants() {
     for (broken, case) in CASES {
         assert_breaks(broken, *case);
     }
 }
 
 #[test]
-fn every_promise_has_a_bad_history() {
+fn every_invariant_has_a_bad_history() {
     for invariant in Invariant::ALL {
         let is_shown = |(broken, _): &(&[Invariant], Case)| broken[0] == invariant;
-        assert!(CASES.iter().any(is_shown), "no history breaks {invariant}");
+        assert!(CASES.iter().any(is_shown), "no history violates {invariant}");
     }
 }
 
@@ -209,6 +209,6 @@ fn every_promise_has_a_bad_history() {
 fn invariants_are_listed_in_order() {
     assert!(Invariant::ALL.is_sorted());
     for (i, invariant) in Invariant::ALL.into_iter().enumerate() {
-        assert_eq!(invariant as usize, i, "{invariant} is out of place");
+        assert_eq!(invariant as usize, i, "{invariant} is out of order");
     }
 }

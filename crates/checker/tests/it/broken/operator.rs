@@ -1,7 +1,8 @@
-//! Bad histories about what operators do and are shown.
+//! Bad histories of operator requests and their replies.
 
 use driftq_checker::history::{
-    Commit, Counters, Fact, How, Op, Pointer, Reply, Retry, Settings, Shown, ShownState, What,
+    Commit, Counters, Fact, How, MessageStatus, MessageStatusKind, Op, Pointer, Reply, Retry,
+    Settings, What,
 };
 
 use crate::tale::{BACKOFF_MS, Tale, biller, counters, dead_id, ended, group_made, id, orders};
@@ -115,7 +116,7 @@ pub(super) fn a_partition_is_forgotten(tale: &mut Tale, wrong: bool) {
         tale.leases(0, 1);
         tale.acks(0, 1);
     }
-    // Ten milliseconds each.
+    // Each takes ten milliseconds.
     for _ in 0..3_200 {
         tale.commits([]);
     }
@@ -200,7 +201,7 @@ pub(super) fn an_outdated_lease_is_accepted(tale: &mut Tale, wrong: bool) {
     }
 }
 
-/// A dead letter of the time between the backup and the restore is asked for again.
+/// An id of a dead letter stored between the backup and the restore is used again.
 pub(super) fn an_id_of_before_a_restore_is_accepted(tale: &mut Tale, wrong: bool) {
     tale.makes_group();
     tale.produces(1);
@@ -228,14 +229,14 @@ pub(super) fn a_message_is_shown_where_it_is_not(tale: &mut Tale, wrong: bool) {
     tale.leases(0, 1);
     let call = tale.asks(Op::Inspect { topic: orders(), partition: 0 });
     tale.commits([decided(call)]);
-    let state = if wrong { ShownState::Ready } else { ShownState::Leased };
-    let shown = Shown { id: id(0), offset: 0, group: biller(), state, attempts: 1 };
+    let state = if wrong { MessageStatusKind::Ready } else { MessageStatusKind::Leased };
+    let shown = MessageStatus { id: id(0), offset: 0, group: biller(), state, attempts: 1 };
     tale.is_done(call, Reply::Inspected(vec![shown]));
     tale.acks(0, 1);
     tale.is_over();
 }
 
-/// What is decided in the same batch may come before or after it.
+/// A peek may see commands of its own batch or not.
 pub(super) fn a_message_is_shown_where_it_was(tale: &mut Tale, wrong: bool) {
     tale.makes_group();
     tale.produces(1);
@@ -248,8 +249,8 @@ pub(super) fn a_message_is_shown_where_it_was(tale: &mut Tale, wrong: bool) {
     } else {
         tale.commits([ended(0, 1, How::Acked), decided(call)])
     }
-    let state = ShownState::Leased;
-    let shown = Shown { id: id(0), offset: 0, group: biller(), state, attempts: 1 };
+    let state = MessageStatusKind::Leased;
+    let shown = MessageStatus { id: id(0), offset: 0, group: biller(), state, attempts: 1 };
     tale.is_done(call, Reply::Inspected(vec![shown]));
     tale.is_done(ack, Reply::Settled);
     tale.is_over();

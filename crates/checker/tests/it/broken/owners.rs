@@ -1,10 +1,10 @@
-//! Bad histories about who serves a shard, and until when.
+//! Bad histories of shard ownership.
 
 use driftq_checker::history::What;
 
 use crate::tale::Tale;
 
-/// Each event is seen ten milliseconds after the one before.
+/// Each event is observed ten milliseconds after the previous one.
 const LEASE_MS: u64 = 45;
 
 fn renews(tale: &mut Tale, node: u64) {

@@ -1,10 +1,10 @@
-//! Bad histories about what clients were told, and about the end.
+//! Bad histories of replies to clients, and of the final state.
 
 use driftq_checker::history::{Counters, Fact, How, Op, Reply, Verb, What};
 
 use crate::tale::{Tale, counters, ended, lease, letter, moved, orders};
 
-/// What is trimmed does not come back: its pages are deleted.
+/// Trimmed offsets are never available again, because their pages are deleted.
 pub(super) fn trimmed_to_an_earlier_offset(tale: &mut Tale, wrong: bool) {
     tale.makes_group();
     for offset in 0..2 {
@@ -182,7 +182,7 @@ pub(super) fn acked_by_another_group(tale: &mut Tale, wrong: bool) {
     tale.produces(1);
     tale.leases(0, 1);
     let mut lease = lease(0, 1);
-    // By owner the generation is not known, so that any will do; the group must be right.
+    // A settle by owner does not know the generation, so any is accepted. The group must match.
     lease.generation = 0;
     if wrong {
         lease.group = "mailer".into();

@@ -1,4 +1,4 @@
-//! Bad histories about what is stored, in which order, and under which key.
+//! Bad histories of stored messages, their order and their keys.
 
 use driftq_checker::history::{Fact, Op, Produce};
 
@@ -213,7 +213,7 @@ pub(super) fn a_duplicate_under_another_key(tale: &mut Tale, wrong: bool) {
     tale.commits([deduplicated("default", u64::from(wrong))]);
 }
 
-/// A key of `orders` is pinned, until so long after now.
+/// Pins a key of `orders` for `for_ms` from now.
 fn pinned(tale: &mut Tale, for_ms: u64) -> u64 {
     let until = tale.now + for_ms;
     let (tenant, idem) = ("default".into(), "order-77".into());
@@ -221,7 +221,7 @@ fn pinned(tale: &mut Tale, for_ms: u64) -> u64 {
     until
 }
 
-/// The message of the key is stored in another shard.
+/// Stores the message of the key in another shard.
 fn stored_there(tale: &mut Tale, body: u64, offset: u64, until: u64) {
     let Fact::Stored(mut stored) = arrived_there(body, offset) else { return };
     stored.asked = Some(orders());
@@ -233,7 +233,7 @@ pub(super) fn a_pin_leads_to_two_messages(tale: &mut Tale, wrong: bool) {
     let until = pinned(tale, 10_000);
     for offset in [0, 1] {
         let call = tale.sends_keyed(1, "order-77");
-        // By the clock there the time may be over.
+        // By the clock of the other shard, the pin may have expired.
         tale.passes(10_000);
         if wrong || offset == 0 {
             stored_there(tale, 1, offset, until);
@@ -287,7 +287,7 @@ pub(super) fn a_conflict_with_nothing(tale: &mut Tale, wrong: bool) {
     tale.is_over();
 }
 
-/// A pin to another shard, which rejected the message: the key is free for another.
+/// A pin to another shard, which rejected the message. The key can be used for other content.
 pub(super) fn a_conflict_with_a_rejected_message(tale: &mut Tale, wrong: bool) {
     let call = tale.sends_keyed(1, "order-77");
     let (tenant, idem, until) = ("default".into(), "order-77".into(), tale.now + 600_000);

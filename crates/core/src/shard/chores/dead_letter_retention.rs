@@ -1,7 +1,7 @@
-//! Dead letters stay only so long, where their topic says so.
+//! Deletes dead letters after `dlq_retention_ms`, if the topic sets it.
 //!
-//! They die in the order of their numbers, so the oldest are found by one look at the lowest: a step
-//! drops those of them that are over and says when to look again.
+//! Dead letters are numbered in the order in which they died, so the oldest have the lowest
+//! numbers. A step reads the lowest, deletes those that have expired, and schedules the next step.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::shard::context::Context;
 use crate::shard::{Shard, Topic, done};
 
 impl Shard {
-    /// The topic, its dead letters and how long they stay.
+    /// Returns the topic, its dead-letter topic and the retention time.
     fn kept_for(&self, source: TopicId) -> Option<(&Topic, &Topic, u64)> {
         let source = self.topics.get(&source)?;
         Some((source, self.topics.get(&source.dlq?)?, source.settings.dlq_retention_ms?))
@@ -27,7 +27,7 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// One bounded step. Whoever has such a dead letter open is treated as by a purge.
+    /// Decides one bounded step. Open deliveries of an expired dead letter end as in a purge.
     pub(crate) fn expire_dead_letters(&self, id: TopicId) -> Decided {
         let again = |at| VolatileChange::Chore(Chore::ExpireDeadLetters { source: id }, at);
         let Some((source, dlq, kept_ms)) = self.kept_for(id) else {
@@ -38,7 +38,8 @@ impl Context<'_> {
         let over = rows.iter().take_while(|row| row.at.after(kept_ms) <= self.now).count();
         let (over, kept) = rows.split_at(over);
         let next = match kept.first() {
-            // Not for every single one: an eighth of their time later is soon enough.
+            // Not one step per dead letter: steps are at least an eighth of the retention time
+            // apart.
             Some(row) => {
                 Some(row.at.after(kept_ms).max(self.now.after(kept_ms / MARKS_PER_RETENTION)))
             }

@@ -1,4 +1,4 @@
-//! A lease that has expired, and a message that waited past its deadline.
+//! Expires leases, and dead-letters messages that waited past their deadline.
 
 use crate::change::{Chore, Entry, EntryState, LastError, VolatileChange};
 use crate::command::LeaseId;
@@ -13,7 +13,8 @@ use crate::shard::rules::dead_letter::DeadLettering;
 use crate::shard::state::open_delivery::{OpenDelivery, open};
 
 impl Context<'_> {
-    /// A message whose deadline passed while it waited for a retry is dead, with the effects begun under it.
+    /// Dead-letters a message whose deadline passed while it waited for a retry, with the effects
+    /// begun under it.
     pub(crate) fn pass_deadline(&self, group: GroupId, lane: Lane, offset: Offset) -> Decided {
         let chore = Chore::Deadline { group, lane, offset };
         let mut decision = done();
@@ -41,7 +42,8 @@ impl Context<'_> {
         (!entry.is_leased()).then_some(OpenDelivery { topic, group, lane, offset, entry })
     }
 
-    /// Counts like a failure. `hold` names the attempt: by now it may be over or renewed.
+    /// Expires a lease, which counts like a failure. Does nothing if the attempt that `hold` names
+    /// has ended or was extended.
     pub(crate) fn expire_lease(&self, hold: &LeaseId) -> Decided {
         let Some(held) = self.held(hold).filter(|held| self.effective_end(held.entry) <= self.now)
         else {

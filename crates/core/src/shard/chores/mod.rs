@@ -1,4 +1,4 @@
-//! What the shard does by itself when its time comes.
+//! Work that the shard starts by itself when it is due.
 
 pub(super) mod dead_letter_retention;
 pub(super) mod idle;

@@ -1,7 +1,8 @@
-//! Records that are over go, in the order of their ends and a bounded number a commit, however many end together.
+//! Deletes expired records in the order of their expiry. The number per commit is bounded, even if
+//! many expire at the same time.
 //!
-//! A step looks at the next few and deletes those that are over. It begins where the last one ended: an engine may
-//! still have to walk over what was deleted before that.
+//! A step reads the next records and deletes those that have expired. It starts where the last one
+//! ended, because an engine may still have to skip over rows that were deleted before that.
 
 use crate::change::{Change, Chore, Decision, Lookup, Reads, Record, VolatileChange};
 use crate::limits::{EXPIRE_EVERY_MS, EXPIRE_LOOK_MS, EXPIRE_ROWS_MAX};
@@ -14,11 +15,11 @@ use crate::time::Timestamp;
 impl Shard {
     /// Stores a record.
     pub(crate) fn put_record(&self, now: Timestamp, record: Record, changes: &mut Vec<Change>) {
-        debug_assert!(record.bucket > now.0, "what is over is not stored");
+        debug_assert!(record.bucket > now.0, "an expired record is not stored");
         changes.push(Change::Record(record));
     }
 
-    /// There is a record of this bucket.
+    /// Schedules the deletion of a record in this bucket.
     pub(crate) fn plan_expiry(&mut self, bucket: u64) {
         self.volatile.last_bucket = self.volatile.last_bucket.max(bucket);
         if !self.volatile.chores.contains_key(&Chore::ExpireRecords) {
@@ -36,14 +37,14 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// One bounded step.
+    /// Decides one bounded step.
     pub(crate) fn expire_records(&self) -> Decided {
         let from = self.expired_to();
         let buckets = self.rows.ending(from)?;
         let (over, left) =
             buckets.split_at(buckets.partition_point(|bucket| *bucket <= self.now.0));
         let is_full = over.len() >= EXPIRE_ROWS_MAX;
-        // One whose commit was under way was not seen.
+        // A record whose commit is in flight was not read.
         let unseen = self.volatile.last_bucket;
         let next =
             match left.first().copied().or(Some(unseen).filter(|bucket| *bucket > self.now.0)) {
@@ -56,7 +57,7 @@ impl Context<'_> {
         };
         if !over.is_empty() || (from.max(1)..=self.now.0).contains(&unseen) {
             let to = match over {
-                // There may be more of the last one.
+                // The last bucket may have more records.
                 [first, .., last] if is_full => *last.max(&(first + 1)),
                 _ => self.now.0 + 1,
             };
@@ -67,8 +68,8 @@ impl Context<'_> {
     }
 }
 
-/// When to look for expired records again, if there is one of this bucket: not for every single one, and there may be
-/// others before it that nobody saw.
+/// Returns when to look for expired records again, if there is one in this bucket. Not for every
+/// single record, and not too late: records that were not read may expire before it.
 fn look_at(now: Timestamp, bucket: u64) -> Timestamp {
     Timestamp(bucket).max(now.after(EXPIRE_EVERY_MS)).min(now.after(EXPIRE_LOOK_MS))
 }

@@ -1,9 +1,9 @@
-//! How long settled messages stay, and how they go.
+//! Retention and trimming of settled messages.
 //!
-//! What some group was not given yet is never trimmed, whatever its age. What every group was given is
-//! kept for the retention time; marks remember where the slowest group was when. Open messages below
-//! the first kept offset hold on to their page: the gaps between them go, and the last to leave a page
-//! takes it along.
+//! A message that some group has not received yet is never trimmed, regardless of its age. A
+//! message that every group has received is kept for the retention time. Marks record the position
+//! of the slowest group over time. An open message below the first kept offset keeps its page: the
+//! gaps between open messages are trimmed, and a page is deleted when its last open message ends.
 
 use crate::change::{Change, Chore, LaneMark, LaneState, VolatileChange};
 use crate::id::{Lane, Offset, TopicId};
@@ -14,10 +14,10 @@ use crate::shard::context::Context;
 use crate::shard::{Shard, Topic};
 use crate::time::Timestamp;
 
-/// A page that holds an offset ends or begins at most this far from it.
+/// A page that contains an offset starts and ends at most this far from it.
 const PAGE_REACH: u64 = PAGE_MESSAGES_MAX as u64 - 1;
 
-/// A lane as it is after `changes`.
+/// Returns the state of a lane after `changes`.
 pub(crate) fn lane_state(topic: &Topic, lane: Lane, changes: &[Change]) -> LaneState {
     let changed = changes.iter().rev().find_map(|change| {
         let Change::Lane { topic: id, lane: of, state } = change else { return None };
@@ -26,19 +26,19 @@ pub(crate) fn lane_state(topic: &Topic, lane: Lane, changes: &[Change]) -> LaneS
     changed.unwrap_or_else(|| topic.lane(lane)).clone()
 }
 
-/// A lane's share of what its topic may keep.
+/// Returns the share of a lane in the `retention_bytes` of its topic.
 fn retention_bytes(topic: &Topic) -> u64 {
     topic.settings.retention_bytes / u64::from(topic.row.partitions)
 }
 
 impl Shard {
-    /// Where the slowest group is: everything below was given to every group.
+    /// Returns the position of the slowest group. Everything below it was delivered to every group.
     fn slowest(&self, topic: &Topic, lane: Lane) -> Option<(Offset, u64)> {
         let cursors = topic.groups.values().map(|group| self.groups[group].cursor(lane));
         cursors.map(|cursor| (cursor.next, cursor.bytes)).min()
     }
 
-    /// Whether a lane holds anything that will have to go.
+    /// Whether a lane has messages that retention will delete.
     pub(crate) fn has_settled(&self, topic: TopicId, lane: Lane) -> bool {
         let Some(topic) = self.topics.get(&topic) else {
             return false;
@@ -49,8 +49,8 @@ impl Shard {
                 || self.slowest(topic, lane).is_some_and(|(next, _)| next > state.first))
     }
 
-    /// Whether so many bytes were given to every group since the last mark that it is time for another.
-    pub(crate) fn has_much_settled(&self, topic: TopicId, lane: Lane) -> bool {
+    /// Whether every group has received enough bytes since the last mark for another mark.
+    pub(crate) fn needs_mark(&self, topic: TopicId, lane: Lane) -> bool {
         let Some(topic) = self.topics.get(&topic).filter(|topic| !topic.is_dlq()) else {
             return false;
         };
@@ -63,7 +63,7 @@ impl Shard {
                 .is_some_and(|(_, bytes)| bytes.saturating_sub(last_bytes) >= step.max(1))
     }
 
-    /// One look at a lane: sets a mark, moves `first`, trims a step.
+    /// Decides one step for a lane: sets a mark, moves `first`, trims a range.
     pub(crate) fn retain(
         &self,
         now: Timestamp,
@@ -98,13 +98,14 @@ impl Shard {
         (changes, chore(at))
     }
 
-    /// Names the gaps between open messages of a bounded stretch below `first`.
+    /// Trims the gaps between open messages in a bounded range below `first`.
     fn trim_step(&self, topic: &Topic, lane: Lane, state: &mut LaneState) -> Vec<Change> {
         if state.trimmed >= state.first {
             return Vec::new();
         }
         let to = state.first.min(state.trimmed + TRIM_OFFSETS_MAX);
-        // The page at the seam may have begun before the last step ended, after what is open there.
+        // The page at the boundary may start before the end of the last step, after the last
+        // message that is open there.
         let seam = state.trimmed.saturating_sub(PAGE_REACH);
         let open_below = self.open_offsets(topic, lane, seam, state.trimmed);
         let from = open_below.last().map_or(seam, |open| open + 1);
@@ -152,7 +153,8 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// A cursor begins at `offset`: marks above it speak of what it has yet to be given.
+    /// A cursor starts at `offset`: deletes the marks above it, because the cursor has not received
+    /// those messages.
     pub(crate) fn unmark(
         &self,
         topic: &Topic,
@@ -169,8 +171,8 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// What an entry leaves behind that ends below what is trimmed: the gap around it, as far as a page
-    /// that holds it can reach. None while another group has the same message open.
+    /// Trims the gap around an entry that ends below `trimmed`, as far as a page that contains the
+    /// entry can extend. Returns `None` while another group has the same message open.
     pub(crate) fn trim_gap(&self, topic: &Topic, lane: Lane, offset: Offset) -> Option<Change> {
         let state = topic.lane(lane);
         if offset >= state.trimmed || topic.is_dlq() || !self.may_trim(topic, lane) {
@@ -190,12 +192,12 @@ impl Shard {
                 to = to.min(above);
             }
         }
-        // The entry that ends is still among them.
+        // The ending entry is still counted.
         (still_open <= 1).then_some(Change::Trim { topic: topic.row.id, lane, from, to })
     }
 }
 
-/// Remembers where the slowest group is now, an eighth of the retention apart.
+/// Records the position of the slowest group. Marks are an eighth of the retention apart.
 fn set_mark(now: Timestamp, state: &mut LaneState, slowest: (Offset, u64), topic: &Topic) {
     let (offset, bytes) = slowest;
     let last = state.marks.last();
@@ -209,13 +211,13 @@ fn set_mark(now: Timestamp, state: &mut LaneState, slowest: (Offset, u64), topic
     }
 }
 
-/// Gives up what has been kept long enough, or is more than may be kept.
+/// Moves `first` past messages that exceed the retention time or bytes.
 fn move_first(now: Timestamp, state: &mut LaneState, slowest: (Offset, u64), topic: &Topic) {
     let is_over = |mark: &LaneMark| {
         now.since(mark.at) >= topic.settings.retention_ms
             || slowest.1.saturating_sub(mark.bytes) >= retention_bytes(topic)
     };
-    // A group that was moved back needs what lies before the mark again.
+    // A group that was moved back needs the messages before the mark again.
     let is_safe = |mark: &LaneMark| mark.offset <= slowest.0;
     while let Some(mark) =
         state.marks.first().copied().filter(|mark| is_over(mark) && is_safe(mark))

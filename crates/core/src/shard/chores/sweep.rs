@@ -1,7 +1,7 @@
-//! Deleting what is gone, in bounded steps: rows of topics that were deleted, of cursors that were moved or deleted.
+//! Deletes the rows of deleted topics and of moved or deleted cursors, in bounded steps.
 //!
-//! All of it is dead by rule before it is swept. A dropped cursor may have held outcomes of effects: their time begins
-//! when the sweep gets to them.
+//! All of these rows are dead by rule before they are swept. A dropped cursor may have held
+//! outcomes of effects. They start to expire when the sweep reaches them.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::row::Hash16;
 use crate::shard::context::Context;
 use crate::shard::{Shard, done};
 
-/// Lanes with what is left of them: (lane, from, to).
+/// Ranges left to delete: (lane, from, to).
 type Extents = Vec<(Lane, Offset, Offset)>;
 
 impl Shard {
-    /// What is left of a cursor's life.
+    /// Returns the ranges left to delete of a dropped cursor.
     fn swept_cursor(&self, id: u64) -> Option<(Generation, &Extents)> {
         match self.garbage.get(&id)? {
             Garbage::Cursor { generation, lanes } => Some((*generation, lanes)),
@@ -35,7 +35,7 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// One bounded step through a cursor's life: its blocks, errors and what it held.
+    /// Decides one bounded step through a dropped cursor: its blocks, errors and links to effects.
     pub(crate) fn sweep_cursor(&self, id: u64) -> Decided {
         let again = |at| VolatileChange::Chore(Chore::Sweep(id), at);
         let Some((generation, lanes)) = self.swept_cursor(id) else {
@@ -47,7 +47,7 @@ impl Context<'_> {
         };
         let (held, end) = self.rows.held_within(generation, lane, from, step_end(from, to))?;
         let mut decision = Decision { volatile: vec![again(Some(self.now))], ..done() };
-        self.let_expire(held, &mut decision.changes)?;
+        self.start_expiry(held, &mut decision.changes)?;
         decision.changes.push(Change::Sweep(Sweep::Blocks { generation, lane, from, to: end }));
         if end == to {
             decision.changes.push(Change::Sweep(Sweep::Cursor { generation, lane }));
@@ -56,8 +56,8 @@ impl Context<'_> {
         Ok(decision.with(Change::Garbage { id, garbage }))
     }
 
-    /// The time of outcomes that no open message needs any more begins.
-    fn let_expire(
+    /// Outcomes that no open message needs any more start to expire.
+    fn start_expiry(
         &self,
         hashes: BTreeSet<Hash16>,
         changes: &mut Vec<Change>,
@@ -79,7 +79,7 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// One bounded step through a topic that was deleted.
+    /// Decides one bounded step through a deleted topic.
     pub(crate) fn sweep_topic(&self, id: u64) -> Decision {
         let mut decision = done();
         let changes = &mut decision.changes;
@@ -126,7 +126,7 @@ fn step_end(from: Offset, to: Offset) -> Offset {
     to.min(from + TRIM_OFFSETS_MAX)
 }
 
-/// What is left when the first extent is done up to `end`.
+/// Returns the ranges that are left when the first is done up to `end`.
 fn left(lanes: &Extents, end: Offset) -> Extents {
     let mut left = lanes.clone();
     if end < left[0].2 {

@@ -1,4 +1,4 @@
-//! Who may execute an effect.
+//! Begins an effect: grants the right to execute it, or replays its outcome.
 
 use crate::change::{Change, Decision, Entry};
 use crate::command::{
@@ -17,22 +17,22 @@ use crate::time::Timestamp;
 use crate::token::EffectToken;
 use crate::validate::{check_key, check_lease, check_owner};
 
-/// The lease of effects that name none.
+/// The default lease of an effect without a delivery.
 const LEASE_MS: u64 = 30_000;
 
-/// Fences between two restores, as bits: with the 32 of a restore they are below 2^53, the integers that
-/// every client of JSON can hold.
+/// Number of bits for the fences between two restores. Together with the 32 bits of the restore
+/// generation a fence stays below 2^53, so every JSON client can represent it.
 const FENCE_BITS: u32 = 21;
 
-/// A begin, with everything it leaves open filled in.
-struct Asked<'a> {
+/// A begin with its defaults filled in.
+struct BeginRequest<'a> {
     name: EffectName,
     request: Option<Text>,
     on_doubt: Option<OnDoubt>,
     ttl_ms: u64,
     owner: Text,
     place: Place<'a>,
-    /// When the key was accepted as new, if it is its message's.
+    /// When the key was accepted as new, if it is the key of the message.
     accepted_at: Option<Timestamp>,
 }
 
@@ -40,7 +40,7 @@ struct Asked<'a> {
 enum Place<'a> {
     /// From the delivery.
     Delivery(OpenDelivery<'a>, DeliveryRef),
-    /// Its own. `again`: never a new effect.
+    /// A lease of its own. With `again`, no new effect is created.
     Alone { lease_ms: u64, again: bool },
 }
 
@@ -75,18 +75,18 @@ impl Context<'_> {
             },
             EffectState::InDoubt => self.grant(begin, &asked, fence, Some(row)),
             EffectState::Parked => {
-                let doubt = Box::new(row.doubt.expect("what is in doubt says why"));
+                let doubt = Box::new(row.doubt.expect("an effect in doubt has a cause"));
                 Err(Rejection::Parked { doubt, retry_after_ms: PARKED_RETRY_MS }.into())
             }
         }
     }
 
-    fn asked<'a>(&'a self, begin: &Begin) -> Result<Asked<'a>, Refusal> {
+    fn asked<'a>(&'a self, begin: &Begin) -> Result<BeginRequest<'a>, Refusal> {
         let request = begin.request.as_ref().map(fingerprint);
         match &begin.of {
             BeginOf::Scope { name, lease_ms, again } => {
                 if let Scope::Delivery(_) = name.scope {
-                    let why = "effect/… is begun with a lease_token";
+                    let why = "effect/… requires a lease_token";
                     return Err(Rejection::invalid("scope", why).into());
                 }
                 if begin.on_doubt.is_none() && !again {
@@ -94,7 +94,7 @@ impl Context<'_> {
                 }
                 let lease_ms = lease_ms.unwrap_or(LEASE_MS);
                 check_lease(lease_ms)?;
-                Ok(Asked {
+                Ok(BeginRequest {
                     name: self.effect_name(name)?,
                     request,
                     on_doubt: begin.on_doubt,
@@ -115,7 +115,7 @@ impl Context<'_> {
                 let message = self.message_at(topic, held.lane, held.offset)?;
                 let (hold, id) = (hold_of(&held), self.id_of(&held, &message));
                 let name = self.delivery_effect(&held, &message, key.as_ref())?;
-                Ok(Asked {
+                Ok(BeginRequest {
                     accepted_at: accepted_at(&name, &message),
                     name,
                     request,
@@ -135,7 +135,8 @@ impl Context<'_> {
         self.message_id_of(held).under(message.restore)
     }
 
-    /// The name of an effect under a delivery: the message's own if no key is given.
+    /// Returns the name of an effect under a delivery. The key defaults to the key or id of the
+    /// message.
     pub(super) fn delivery_effect(
         &self,
         held: &OpenDelivery<'_>,
@@ -157,14 +158,15 @@ impl Context<'_> {
         })
     }
 
-    /// A fence of a storage that was restored is above all that were given out before.
+    /// Returns the next fence. After a restore it is above every fence granted before the restore.
     pub(super) fn next_fence(&self, before: Option<&EffectRow>) -> u64 {
         let least = u64::from(self.config.restore) << FENCE_BITS;
         before.map_or(0, |row| row.fence).max(least) + 1
     }
 
-    /// Whoever lost the answer to its begin gets it again; everybody else waits.
-    fn in_progress(&self, begin: &Begin, asked: &Asked<'_>, row: EffectRow) -> Decided {
+    /// Repeats the reply if the holder retries its begin, which it proves with its nonce. Rejects
+    /// any other caller.
+    fn in_progress(&self, begin: &Begin, asked: &BeginRequest<'_>, row: EffectRow) -> Decided {
         let hold = match &asked.place {
             Place::Delivery(_, under) => Some(under.hold),
             Place::Alone { .. } => None,
@@ -184,8 +186,8 @@ impl Context<'_> {
         Rejection::InProgress { fence: row.fence, owner: row.owner, retry_after_ms }
     }
 
-    /// The outcome, once more. While the message is open it is not forgotten.
-    fn replay(&self, asked: &Asked<'_>, row: EffectRow) -> Decided {
+    /// Replays the outcome. It does not expire while the message is open.
+    fn replay(&self, asked: &BeginRequest<'_>, row: EffectRow) -> Decided {
         let mut changes = Vec::new();
         let mut row = row;
         if let Place::Delivery(held, under) = &asked.place
@@ -199,11 +201,11 @@ impl Context<'_> {
         Ok(self.began(BeginDecision::Replay, row, changes))
     }
 
-    /// The right to execute, under `fence`.
+    /// Grants the right to execute under `fence`.
     fn grant(
         &self,
         begin: &Begin,
-        asked: &Asked<'_>,
+        asked: &BeginRequest<'_>,
         fence: u64,
         before: Option<EffectRow>,
     ) -> Decided {
@@ -290,7 +292,7 @@ impl Context<'_> {
         Decision { changes, ..Decision::reply(reply) }
     }
 
-    /// Ties an effect to the open entry it is begun under.
+    /// Links an effect to the open entry it is begun under.
     fn hold_effect(
         &self,
         held: &OpenDelivery<'_>,
@@ -316,7 +318,7 @@ impl Context<'_> {
     ) {
         let before = held.entry;
         let begun = before.begun + begun;
-        // One that went on to another message and came back is counted already.
+        // An effect that was begun under another message in between is already counted.
         let unfinished = before.unfinished.saturating_add(unfinished).min(begun);
         let entry = Entry { begun, unfinished, ..*before };
         if entry != *before {
@@ -325,7 +327,7 @@ impl Context<'_> {
     }
 }
 
-/// What a fence was granted for.
+/// Returns whether the holder of a fence may execute the effect or must probe first.
 fn granted_as(row: &EffectRow) -> BeginDecision {
     match (&row.doubt, row.on_doubt) {
         (Some(_), OnDoubt::Probe) => BeginDecision::Probe,
@@ -343,7 +345,8 @@ pub(super) fn hold_of(held: &OpenDelivery<'_>) -> LeaseId {
     }
 }
 
-/// A caller's own hash is never taken for one of ours.
+/// Returns the stored form of a request. The prefix distinguishes a hash of the caller from a
+/// computed one.
 fn fingerprint(request: &Request) -> Text {
     match request {
         Request::Content(content) => format!("blake3:{}", blake3::hash(content).to_hex()).into(),
@@ -353,12 +356,12 @@ fn fingerprint(request: &Request) -> Text {
 
 fn no_policy() -> Rejection {
     let why =
-        "say retry, probe or park: what happens when a worker dies in the middle is your choice";
+        "must be retry, probe or park: it decides what happens if a worker dies before finish";
     Rejection::invalid("on_doubt", why)
 }
 
-/// When the key of an effect was accepted as new, if it is the key of its message. No topic has accepted the key of an
-/// undeliverable message.
+/// Returns when the key of an effect was accepted as new, if it is the key of its message. No topic
+/// has accepted the key of an undeliverable message.
 pub(super) fn accepted_at(name: &EffectName, message: &Message) -> Option<Timestamp> {
     let is_its_own = message.envelope.idempotency_key.as_ref() == Some(&name.key);
     let death = message.death.as_ref();
@@ -366,8 +369,11 @@ pub(super) fn accepted_at(name: &EffectName, message: &Message) -> Option<Timest
     (is_its_own && is_accepted).then_some(message.produced_at)
 }
 
-/// A key is free again before the last outcome under it is forgotten, for that begins its time later. Whoever
-/// was accepted as new must not find it: its own effect would never happen.
+/// Whether an outcome belongs to an earlier message of the same key.
+///
+/// A key is free again before the last outcome under it expires, because the outcome starts to
+/// expire later. A message that was accepted as new must not replay that outcome, or its own effect
+/// would never happen.
 pub(super) fn is_of_earlier_life(row: &EffectRow, accepted_at: Option<Timestamp>) -> bool {
     let is_over = row.state.is_known() && row.holders == 0;
     is_over && accepted_at.is_some_and(|accepted_at| row.updated_at < accepted_at)
@@ -379,19 +385,19 @@ fn check(begin: &Begin) -> Result<(), Rejection> {
     if let Some(Request::Hash(hash)) = request
         && !fits(hash, REQUEST_HASH_CHARS_MAX)
     {
-        return Err(Rejection::invalid("request_hash", "is 1 to 128 characters"));
+        return Err(Rejection::invalid("request_hash", "must be 1 to 128 characters"));
     }
     if ttl_ms.is_some_and(|ttl| !(60_000..=YEAR_MS).contains(&ttl)) {
-        return Err(Rejection::invalid("ttl_ms", "is 60000 to 31536000000"));
+        return Err(Rejection::invalid("ttl_ms", "must be between 60000 and 31536000000"));
     }
     if window_ms.is_some_and(|window| !(1..=10 * YEAR_MS).contains(&window)) {
-        return Err(Rejection::invalid("provider_window_ms", "is 1 to 315360000000"));
+        return Err(Rejection::invalid("provider_window_ms", "must be between 1 and 315360000000"));
     }
     if let Some(owner) = owner {
         check_owner(owner)?;
     }
     if nonce.as_ref().is_some_and(|nonce| !fits(nonce, NONCE_CHARS_MAX)) {
-        return Err(Rejection::invalid("nonce", "is 1 to 64 characters"));
+        return Err(Rejection::invalid("nonce", "must be 1 to 64 characters"));
     }
     Ok(())
 }

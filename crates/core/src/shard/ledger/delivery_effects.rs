@@ -1,4 +1,4 @@
-//! Effects under a delivery: what becomes of them when its attempt, or its message, is over.
+//! Effects under a delivery, and their state after the attempt or the message has ended.
 
 use crate::change::{Change, Reads};
 use crate::command::{LeaseId, Rejection};
@@ -11,10 +11,10 @@ use crate::shard::state::open_delivery::OpenDelivery;
 use crate::time::Timestamp;
 
 impl Context<'_> {
-    /// The attempt is over and its message is not: what it began and did not finish is in doubt at once.
+    /// The attempt has ended and its message has not: puts its unfinished effects in doubt at once.
     pub(crate) fn doubt_effects(
         &self,
-        effects: Effects,
+        effects: OpenEffects,
         cause: DoubtCause,
         changes: &mut Vec<Change>,
     ) {
@@ -23,11 +23,12 @@ impl Context<'_> {
         }
     }
 
-    /// The message is done: the time of its outcomes begins. Refused while one is not known.
+    /// The message is acked: its outcomes start to expire. Rejects the ack while an outcome is
+    /// unknown.
     pub(crate) fn end_effects(
         &self,
         held: &OpenDelivery<'_>,
-        effects: Effects,
+        effects: OpenEffects,
         changes: &mut Vec<Change>,
     ) -> Result<(), Rejection> {
         let all = effects.rows.iter().chain(&effects.others);
@@ -36,15 +37,16 @@ impl Context<'_> {
         if !unknown.is_empty() {
             return Err(Rejection::Unfinished(unknown));
         }
-        self.let_go(held, effects, changes);
+        self.release_effects(held, effects, changes);
         Ok(())
     }
 
-    /// The message is a dead letter: the time of what is known begins, the rest stays in doubt.
-    pub(crate) fn orphan_effects(
+    /// The message is dead-lettered or purged: known outcomes start to expire, the others are in
+    /// doubt.
+    pub(crate) fn detach_effects(
         &self,
         held: &OpenDelivery<'_>,
-        mut effects: Effects,
+        mut effects: OpenEffects,
         cause: DoubtCause,
         changes: &mut Vec<Change>,
     ) {
@@ -53,10 +55,15 @@ impl Context<'_> {
                 *row = doubted;
             }
         }
-        self.let_go(held, effects, changes);
+        self.release_effects(held, effects, changes);
     }
 
-    fn let_go(&self, held: &OpenDelivery<'_>, effects: Effects, changes: &mut Vec<Change>) {
+    fn release_effects(
+        &self,
+        held: &OpenDelivery<'_>,
+        effects: OpenEffects,
+        changes: &mut Vec<Change>,
+    ) {
         let OpenDelivery { lane, offset, .. } = *held;
         let generation = held.group.cursor(lane).start.generation;
         let gone = |hash| Change::HeldGone { generation, lane, offset, hash };
@@ -71,10 +78,13 @@ impl Context<'_> {
         }
     }
 
-    /// Effects of an open entry. Nothing is read where none were begun.
-    pub(crate) fn effects_of_delivery(&self, held: &OpenDelivery<'_>) -> Result<Effects, Refusal> {
+    /// Returns the effects of an open entry. Reads nothing if none were begun.
+    pub(crate) fn effects_of_delivery(
+        &self,
+        held: &OpenDelivery<'_>,
+    ) -> Result<OpenEffects, Refusal> {
         if held.entry.begun == 0 {
-            return Ok(Effects::default());
+            return Ok(OpenEffects::default());
         }
         let OpenDelivery { group, lane, offset, .. } = *held;
         let generation = group.cursor(lane).start.generation;
@@ -94,10 +104,10 @@ impl Context<'_> {
         let hold = LeaseId { group: group.row.id, lane, generation, offset, attempt: 0 };
         let is_own = |row: &EffectRow| row.under.is_some_and(|under| under.is_of_same_entry(&hold));
         let (rows, others) = rows.into_iter().partition(is_own);
-        Ok(Effects { hashes, rows, others })
+        Ok(OpenEffects { hashes, rows, others })
     }
 
-    /// Whether an effect was begun under an open entry before. Nothing is read where none was.
+    /// Whether an effect was begun under an open entry. Reads nothing if none were begun.
     pub(super) fn holds(&self, held: &OpenDelivery<'_>, hash: Hash16) -> Result<bool, Refusal> {
         if held.entry.begun == 0 {
             return Ok(false);
@@ -107,24 +117,24 @@ impl Context<'_> {
     }
 }
 
-/// An effect that was in progress when its attempt ended.
+/// Returns the effect in doubt, if it was in progress when its attempt ended.
 fn doubted(now: Timestamp, row: &EffectRow, cause: DoubtCause) -> Option<EffectRow> {
     let is_left = row.state == EffectState::InProgress;
     is_left.then(|| super::in_doubt(EffectRow { updated_at: now, ..row.clone() }, cause, now))
 }
 
-/// What was begun under an open entry.
+/// Effects begun under an open entry.
 #[derive(Default)]
-pub(crate) struct Effects {
+pub(crate) struct OpenEffects {
     hashes: Vec<Hash16>,
-    /// As they are now.
+    /// Effects that were last begun under this entry.
     pub(crate) rows: Vec<EffectRow>,
-    /// Those that have gone on to another message of the same key.
+    /// Effects that were last begun under another message of the same key.
     pub(crate) others: Vec<EffectRow>,
 }
 
-impl Effects {
-    /// Takes rows that the same command has already changed instead of those that were read.
+impl OpenEffects {
+    /// Replaces rows that the same command has already changed.
     pub(crate) fn as_changed_by(&mut self, changes: &[Change]) {
         for row in self.rows.iter_mut().chain(&mut self.others) {
             let changed = changes.iter().rev().find_map(|change| {
@@ -137,7 +147,7 @@ impl Effects {
         }
     }
 
-    /// How long the first of them is remembered, once its message is over.
+    /// Returns how long the effect that expires first is kept after its message has ended.
     pub(crate) fn kept_ms(&self) -> Option<u64> {
         self.rows.iter().chain(&self.others).map(|row| row.ttl_ms).min()
     }

@@ -1,4 +1,4 @@
-//! How an effect ended, and more time for one that has not.
+//! Finishes an effect, or extends its lease.
 
 use crate::change::{Change, Decision, Entry};
 use crate::command::{ExtendEffect, Finish, FinishStatus, Missing, Rejection, Reply};
@@ -46,7 +46,7 @@ impl Context<'_> {
         Ok(decision)
     }
 
-    /// The effect that `token` is the right to, if it still is.
+    /// Returns the effect of `token`, if its fence is the latest.
     fn granted(&self, token: &EffectToken) -> Result<EffectRow, Refusal> {
         let row = self.find_record(token.hash)?;
         let row = row.filter(|row| is_of(token, row));
@@ -55,7 +55,7 @@ impl Context<'_> {
         Ok(row)
     }
 
-    /// If its outcome is known from now on, it is one effect less that its message waits for.
+    /// If the outcome is known, sets its expiry. Its message then waits for one effect less.
     pub(super) fn now_known(&self, row: EffectRow, changes: &mut Vec<Change>) -> EffectRow {
         if !row.state.is_known() {
             return row;
@@ -70,7 +70,7 @@ impl Context<'_> {
         EffectRow { expires: self.end_of(&row), ..row }
     }
 
-    /// One lease: under a delivery it is the delivery's that goes on.
+    /// Extends the lease of an effect. Under a delivery, this is the lease of the delivery.
     pub(crate) fn extend_effect(&self, extend: &ExtendEffect) -> Decided {
         if let Some(lease_ms) = extend.lease_ms {
             check_lease(lease_ms)?;
@@ -97,13 +97,16 @@ impl Context<'_> {
     }
 }
 
-/// Whether a token was granted for this life of an effect. A record hash alone does not say of which namespace.
+/// Whether a token was granted for this life of an effect. A record hash alone does not identify
+/// the namespace.
 pub(crate) fn is_of(token: &EffectToken, row: &EffectRow) -> bool {
     row.born == token.born && row.name.namespace == token.namespace
 }
 
-/// What a finish makes of an effect; `None`: it had been said before. Late, in doubt or parked, but by the
-/// latest fence: it is the best evidence there is.
+/// Applies a finish to an effect. Returns `None` if the finish is a repeat.
+///
+/// A late finish is accepted if it carries the latest fence, even if the effect is in doubt or
+/// parked, because there is no better evidence.
 pub(crate) fn conclude(
     now: Timestamp,
     row: &EffectRow,
@@ -137,8 +140,8 @@ fn is_reported(row: &EffectRow) -> bool {
     row.doubt.as_ref().is_some_and(|doubt| doubt.cause == DoubtCause::Reported)
 }
 
-/// A token granted before a restore is stale even if the backup has its fence. Another fence may have been granted in the
-/// lost time.
+/// Rejects a stale fence. A token granted before a restore is stale even if the backup has its
+/// fence, because another fence may have been granted after the backup.
 fn check_fence(
     now: Timestamp,
     token: &EffectToken,
@@ -154,7 +157,7 @@ fn stale(now: Timestamp, token: &EffectToken, row: &EffectRow) -> Rejection {
     Rejection::StaleFence { state, fence: token.fence, current: row.fence }
 }
 
-/// What goes with which status.
+/// Checks that the outcome fits the status.
 pub(crate) fn check(finish: &Finish) -> Result<(), Rejection> {
     check_outcome(finish.status, &finish.outcome)
 }
@@ -162,10 +165,10 @@ pub(crate) fn check(finish: &Finish) -> Result<(), Rejection> {
 pub(super) fn check_outcome(status: FinishStatus, outcome: &Outcome) -> Result<(), Rejection> {
     let is_over = matches!(status, FinishStatus::Succeeded | FinishStatus::FailedFinal);
     if outcome.result.is_some() && !is_over {
-        return Err(Rejection::invalid("result", "goes with SUCCEEDED and FAILED_FINAL only"));
+        return Err(Rejection::invalid("result", "is allowed only with SUCCEEDED or FAILED_FINAL"));
     }
     if !outcome.error.is_empty() && status == FinishStatus::Succeeded {
-        return Err(Rejection::invalid("error", "does not go with SUCCEEDED"));
+        return Err(Rejection::invalid("error", "is not allowed with SUCCEEDED"));
     }
     let size = outcome.size();
     if size > RESULT_BYTES_MAX {
@@ -175,7 +178,7 @@ pub(super) fn check_outcome(status: FinishStatus, outcome: &Outcome) -> Result<(
     Ok(())
 }
 
-/// As it is stored: texts are cut.
+/// Returns the outcome as it is stored, with the error truncated.
 pub(super) fn kept(outcome: &Outcome) -> Outcome {
     Outcome { error: cut(&outcome.error, REASON_BYTES_MAX), ..outcome.clone() }
 }

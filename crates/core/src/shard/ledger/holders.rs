@@ -1,10 +1,10 @@
-//! Which open messages an effect was begun under.
+//! Counts the open messages that an effect was begun under.
 //!
-//! 1. An effect counts them by cursor life. A cursor that is moved or deleted ends all its entries at once, and what it
-//!    counted is not counted any more from that moment on.
+//! 1. An effect counts them per cursor and generation. A cursor that is moved or deleted ends all
+//!    its entries at once, and from then on its count is ignored.
 //! 2. Every other end of an entry releases its effects in the same commit.
-//! 3. Releases up to 0.1 forgot some ends and kept one count for all cursors. Such a count is not believed: the `held`
-//!    rows of open entries say what is still held.
+//! 3. Releases up to 0.1 missed some ends and kept one count for all cursors. Such a count is not
+//!    trusted: the `held` rows of open entries are counted instead.
 
 use crate::change::{Lookup, Reads};
 use crate::effect::{EffectName, EffectRow, HeldBy};
@@ -26,7 +26,7 @@ impl EffectRow {
         self.holders += 1;
     }
 
-    /// An open entry of this cursor has ended.
+    /// Uncounts an entry of this cursor that has ended.
     pub(super) fn release(&mut self, generation: Generation, lane: Lane) {
         let of = |by: &&mut HeldBy| (by.generation, by.lane) == (generation, lane);
         if let Some(by) = self.held_by.iter_mut().find(of) {
@@ -38,7 +38,7 @@ impl EffectRow {
 }
 
 impl Context<'_> {
-    /// The row without cursors that have been moved or deleted.
+    /// Returns the row without the counts of cursors that were moved or deleted.
     pub(super) fn with_live_holders(&self, mut row: EffectRow) -> Result<EffectRow, Refusal> {
         if row.holders == 0 {
             return Ok(row);
@@ -54,7 +54,7 @@ impl Context<'_> {
         Ok(row)
     }
 
-    /// The group whose deliveries an effect is begun under, if there still is one of that name.
+    /// Returns the group whose deliveries an effect is begun under, if a group of that name exists.
     fn group_of_effect(&self, name: &EffectName) -> Option<&Group> {
         let topic = self.topics.get(&name.topic?)?;
         let rest = name.scope.strip_prefix("effect/")?.strip_prefix(&*topic.row.name)?;
@@ -62,7 +62,7 @@ impl Context<'_> {
         self.groups.get(group)
     }
 
-    /// Counts the open entries that hold an effect, for a row that does not say which they are.
+    /// Counts the open entries that hold an effect, for a row without counts per cursor.
     fn holders_by_rows(
         &self,
         row: &EffectRow,
@@ -77,7 +77,8 @@ impl Context<'_> {
         }
         let candidates = candidates(group);
         if candidates.len() > HOLDERS_READ_MAX {
-            // To forget an outcome that is still needed would repeat its effect. The count stands.
+            // Dropping an outcome that is still needed would repeat its effect, so the count is
+            // kept.
             let HeldBy { generation, lane, .. } = candidates[0].0;
             return Ok(vec![HeldBy { generation, lane, count: row.holders }]);
         }
@@ -96,7 +97,7 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// Rows that tell what the first stretch of a dropped cursor held.
+    /// Rows that list the effects held by a range of a dropped cursor.
     pub(crate) fn held_lookup(
         generation: Generation,
         (lane, from, to): (Lane, Offset, Offset),

@@ -1,4 +1,4 @@
-//! Effects whose outcome is not known, for people who end doubt.
+//! Lists effects whose outcome is unknown, for operators who resolve them.
 
 use crate::change::Decision;
 use crate::command::{Effects, ListEffects, Rejection, Reply};
@@ -11,10 +11,12 @@ use crate::row::Place;
 use crate::shard::context::Context;
 
 impl Context<'_> {
-    /// One slice. They are those without an end, so what is over and forgotten costs nothing.
+    /// Returns one slice. Only rows without an expiry are read, so expired outcomes cost nothing.
     pub(crate) fn list_effects(&self, list: &ListEffects) -> Decided {
         if list.state.is_known() {
-            return Err(Rejection::invalid("state", "is IN_PROGRESS, IN_DOUBT or PARKED").into());
+            return Err(
+                Rejection::invalid("state", "must be IN_PROGRESS, IN_DOUBT or PARKED").into()
+            );
         }
         let scope = list.scope.as_ref().map(scope_text);
         let (rows, mut next) = self.rows.unending(list.from)?;
@@ -26,7 +28,7 @@ impl Context<'_> {
                 break;
             }
             listed.scanned += 1;
-            // Of a topic that is gone nobody can name it any more.
+            // An effect of a deleted topic cannot be named any more.
             let is_there = effect.name.topic.is_none_or(|topic| self.topics.contains_key(&topic));
             let fits = is_there
                 && effect.name.namespace == list.namespace

@@ -1,5 +1,5 @@
-//! The result of a message: short for an effect of its own key that succeeded, for workers that need no
-//! ledger but a result somebody can wait for.
+//! The result of a message: shorthand for an effect of its own key that succeeded. It is for
+//! workers that do not use the ledger, but whose clients wait for a result.
 
 use crate::change::Change;
 use crate::command::Rejection;
@@ -10,28 +10,28 @@ use crate::message::Message;
 use crate::refusal::Refusal;
 use crate::settings::OnDoubt;
 use crate::shard::context::Context;
-use crate::shard::ledger::Effects;
+use crate::shard::ledger::OpenEffects;
 use crate::shard::ledger::begin::{accepted_at, hold_of, is_of_earlier_life};
 use crate::shard::state::open_delivery::OpenDelivery;
 use crate::time::Timestamp;
 
-/// The effect of a message's own key, ended by its commit.
+/// The effect of a message's own key, finished by the commit of the message.
 pub(crate) struct MessageResult {
     row: EffectRow,
-    /// Its fence was granted for this.
+    /// Whether the commit has granted its fence.
     is_granted: bool,
-    /// It is one of those that were begun under the delivery, and stored with them.
+    /// Whether it was begun under the delivery, and so is stored with the other effects.
     is_begun: bool,
 }
 
 impl Context<'_> {
-    /// The effect of the message's own key, if this is its end.
+    /// Finishes the effect of the message's own key. Returns `None` if it already has this result.
     pub(crate) fn message_result(
         &self,
         held: &OpenDelivery<'_>,
         message: &Message,
         result: &EffectResult,
-        effects: &mut Effects,
+        effects: &mut OpenEffects,
     ) -> Result<Option<MessageResult>, Refusal> {
         let outcome = Outcome { result: Some(result.clone()), ..Outcome::default() };
         super::finish::check_outcome(crate::command::FinishStatus::Succeeded, &outcome)?;
@@ -39,7 +39,8 @@ impl Context<'_> {
         let name = self.delivery_effect(held, message, None)?;
         let is_own = |row: &&mut EffectRow| row.name == name;
         let owner = self.owners.name(held.entry.owner);
-        // It may be at another message of the same key; if nobody has it there, it is this one's again.
+        // The effect may have been begun under another message of the same key. If it is not held
+        // there, this message takes it over.
         for mut row in effects.others.extract_if(.., |row| row.name == name) {
             if self.held_until(&row).is_some() {
                 return Err(self.in_progress_elsewhere(row).into());
@@ -90,7 +91,8 @@ impl Context<'_> {
                 resolution: None,
             },
         };
-        // The message is over with this commit: so begins the time of its result, if no other is open.
+        // This commit ends the message, so its result starts to expire unless another message is
+        // open.
         let expires = if row.holders == 0 { self.now.after(row.ttl_ms) } else { Timestamp::MAX };
         let ended = succeeded(self.now, EffectRow { under: Some(under), expires, ..row }, outcome)?;
         Ok(ended.map(|row| {
@@ -99,7 +101,7 @@ impl Context<'_> {
         }))
     }
 
-    /// It is a begin and a finish in one.
+    /// Stores the result. The audit chain gets a finish, and a begin if a fence was granted.
     pub(crate) fn put_message_result(&self, own: MessageResult, changes: &mut Vec<Change>) {
         let MessageResult { row, is_granted, is_begun } = own;
         if is_granted {
@@ -111,8 +113,8 @@ impl Context<'_> {
         }
     }
 
-    /// The effect as whoever says that it succeeded would be granted it: under the next fence, unless it is
-    /// held or over, and not at all if a person has to say.
+    /// Returns the effect as a begin would grant it. An effect in doubt or failed retryably gets
+    /// the next fence. A parked effect is rejected, because an operator must resolve it.
     fn may_succeed(&self, row: EffectRow, owner: Text) -> Result<EffectRow, Rejection> {
         match super::state_now(self.now, &row) {
             EffectState::InProgress | EffectState::Succeeded | EffectState::FailedFinal => Ok(row),
@@ -121,14 +123,14 @@ impl Context<'_> {
                 Ok(EffectRow { fence, owner, resolution: None, ..row })
             }
             EffectState::Parked => {
-                let doubt = Box::new(row.doubt.expect("what is in doubt says why"));
+                let doubt = Box::new(row.doubt.expect("an effect in doubt has a cause"));
                 Err(Rejection::Parked { doubt, retry_after_ms: PARKED_RETRY_MS })
             }
         }
     }
 }
 
-/// `None`: it had succeeded so before.
+/// Returns `None` if the effect already has this outcome.
 fn succeeded(
     now: Timestamp,
     row: EffectRow,

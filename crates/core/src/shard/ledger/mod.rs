@@ -1,17 +1,19 @@
-//! The effect ledger: at most one outcome is accepted per effect, and doubt is a state.
+//! The effect ledger: it accepts at most one outcome per effect, and doubt is a state.
 //!
 //! # Guarantees
 //!
-//! 1. The right to execute an effect is given to one holder at a time, each under a higher fence. The
-//!    next is given only when the one before has failed retryably, or is in doubt and the policy says so.
-//! 2. Only the latest fence can finish, and only once: the same again is answered as done, anything else
-//!    is refused.
-//! 3. Once an outcome is known it is replayed, until its time is over; while the message it belongs to is
-//!    open its time does not begin.
-//! 4. Under a delivery there is one lease, the delivery's: an attempt that ends before its effects puts
-//!    them in doubt in the same commit, and its message cannot be acked while an outcome is unknown.
+//! 1. The right to execute an effect is granted to one holder at a time, each under a higher fence.
+//!    The next holder is granted the right only if the previous fence failed retryably, or if it is
+//!    in doubt and the policy allows it.
+//! 2. Only the latest fence can finish, and only once. Repeating the same finish succeeds; any
+//!    other finish is rejected.
+//! 3. A known outcome is replayed until it expires. It does not expire while a message it belongs
+//!    to is open.
+//! 4. Effects under a delivery share the lease of the delivery. An attempt that ends before its
+//!    effects puts them in doubt in the same commit, and its message cannot be acked while an
+//!    outcome is unknown.
 //!
-//! It does not know what an effect does, and never calls a provider.
+//! The ledger does not know what an effect does, and never calls a provider.
 
 mod begin;
 mod delivery_effects;
@@ -22,7 +24,7 @@ mod message_result;
 mod resolve;
 mod summary;
 
-pub(super) use delivery_effects::Effects;
+pub(super) use delivery_effects::OpenEffects;
 pub(super) use finish::{check as check_finish, conclude, is_of};
 pub(super) use summary::of_effect;
 
@@ -51,11 +53,11 @@ pub(super) fn record_lookup(hash: Hash16) -> Lookup {
 }
 
 impl Shard {
-    /// Rows that a command to the ledger will ask for, as far as can be told cheaply.
+    /// Returns the rows that a begin needs, as far as they are known without a read.
     pub(super) fn begin_reads(&self, begin: &Begin) -> Reads {
         match &begin.of {
             BeginOf::Scope { name, .. } => self.effect_reads(name),
-            // The key may be the message's.
+            // The key may be the one of the message, which is not read yet.
             BeginOf::Delivery { .. } => Vec::new(),
         }
     }
@@ -67,16 +69,16 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// Shows an effect, or a taken key.
+    /// Shows an effect, or a claimed idempotency key.
     pub(super) fn view_effect(&self, query: &EffectQuery) -> Decided {
         if let Scope::Produce(topic) = &query.scope {
-            return self.view_taken(topic, query.tenant(), &query.key);
+            return self.view_claimed_key(topic, query.tenant(), &query.key);
         }
-        let effect = self.looked_at(query)?;
+        let effect = self.effect_view(query)?;
         Ok(Decision::reply(Reply::Effect(Box::new(effect))))
     }
 
-    pub(super) fn looked_at(&self, query: &EffectQuery) -> Result<EffectView, Refusal> {
+    pub(super) fn effect_view(&self, query: &EffectQuery) -> Result<EffectView, Refusal> {
         let row = self.find_effect(&self.effect_name(query)?)?;
         let row = row.ok_or(Rejection::NotFound(Missing::Effect))?;
         Ok(self.show_effect(row))
@@ -84,11 +86,11 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// The full name of an effect that is asked for by scope and key.
+    /// Returns the full name of the effect with this scope and key.
     fn effect_name(&self, query: &EffectQuery) -> Result<EffectName, Rejection> {
         check_key(&query.key)?;
         if query.tenant.len() > TENANT_BYTES_MAX {
-            return Err(Rejection::invalid("tenant_id", "is at most 255 bytes"));
+            return Err(Rejection::invalid("tenant_id", "must be at most 255 bytes"));
         }
         let (topic, scope) = match &query.scope {
             Scope::Op(name) => (None, format!("op/{name}")),
@@ -97,7 +99,7 @@ impl Shard {
                 (Some(topic.row.id), delivery_scope(&topic.row.name, &name.group))
             }
             Scope::Produce(_) => {
-                return Err(Rejection::invalid("scope", "produce/… can only be looked at"));
+                return Err(Rejection::invalid("scope", "produce/… is read-only"));
             }
         };
         Ok(EffectName {
@@ -111,7 +113,7 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// The effect of that name, unless its time is over.
+    /// Returns the effect of that name, unless it has expired.
     fn find_effect(&self, name: &EffectName) -> Result<Option<EffectRow>, Refusal> {
         let row = self.find_record(effect_hash(name))?;
         Ok(row.filter(|row| row.name == *name))
@@ -126,20 +128,21 @@ impl Context<'_> {
         Ok(Some(self.as_of(self.with_live_holders(row)?)))
     }
 
-    /// The row as it is now: a holder that is gone leaves doubt, whether or not anybody wrote it down.
+    /// Returns the row as of now. An effect whose holder has lost its lease is in doubt, even if
+    /// that is not stored yet.
     fn as_of(&self, row: EffectRow) -> EffectRow {
         if row.state != EffectState::InProgress || self.held_until(&row).is_some() {
             return row;
         }
         let (cause, since) = match row.under {
-            // Its cursor was moved or its group deleted: nobody could write it down.
+            // Its cursor was moved or its group deleted. Neither stores the doubt.
             Some(_) => (DoubtCause::Abandoned, row.updated_at),
             None => (DoubtCause::LeaseExpired, self.lease_end(&row)),
         };
         in_doubt(row, cause, since)
     }
 
-    /// Until when the latest fence holds the effect, if it does.
+    /// Returns when the lease of the latest fence ends, if it holds the effect.
     fn held_until(&self, row: &EffectRow) -> Option<Timestamp> {
         if row.state != EffectState::InProgress {
             return None;
@@ -150,8 +153,9 @@ impl Context<'_> {
         }
     }
 
-    /// As with deliveries: a holder that could not reach us is given time to. One that was over before we
-    /// went stays over.
+    /// Returns the end of a lease. As with deliveries, a holder gets a grace period after a
+    /// recovery, because it could not reach the shard. A lease that expired before the shard
+    /// stopped stays expired.
     fn lease_end(&self, row: &EffectRow) -> Timestamp {
         if row.until <= self.volatile.stopped_at {
             return row.until;
@@ -168,30 +172,31 @@ impl Context<'_> {
 
     /// Stores an effect.
     pub(super) fn put_effect(&self, row: EffectRow, changes: &mut Vec<Change>) {
-        debug_assert!(row.expires > self.now, "what is over is not stored");
+        debug_assert!(row.expires > self.now, "an expired effect is not stored");
         changes.push(Change::Effect(Box::new(row)));
     }
 
-    /// When the row of a known outcome is over: not while a message it was begun under is open.
+    /// Returns when the row of a known outcome expires: never while a message it was begun under is
+    /// open.
     fn end_of(&self, row: &EffectRow) -> Timestamp {
         let is_open = row.under.is_some_and(|under| self.open_entry(&under.hold).is_some());
         if is_open || row.holders > 0 { Timestamp::MAX } else { self.now.after(row.ttl_ms) }
     }
 }
 
-/// Makes doubt explicit.
+/// Puts an effect in doubt.
 fn in_doubt(row: EffectRow, cause: DoubtCause, since: Timestamp) -> EffectRow {
     let doubt =
         Doubt { fence: row.fence, owner: row.owner.clone(), began_at: row.began_at, since, cause };
     EffectRow { state: EffectState::InDoubt, doubt: Some(doubt), ..row }
 }
 
-/// What an outcome leaves of doubt: of the fence before its own nobody knows more than before.
+/// Returns the doubt that remains after an outcome. An outcome says nothing about earlier fences.
 fn doubt_before(row: &EffectRow) -> Option<Doubt> {
     row.doubt.clone().filter(|doubt| doubt.fence < row.fence)
 }
 
-/// What the policy makes of doubt.
+/// Returns the state, with the policy applied to doubt.
 fn state_now(now: Timestamp, row: &EffectRow) -> EffectState {
     let is_past_window = row.downstream_until().is_some_and(|until| until <= now);
     match (row.state, row.on_doubt) {
@@ -205,8 +210,9 @@ fn delivery_scope(topic: &str, group: &str) -> String {
     format!("effect/{topic}/{group}")
 }
 
-/// The same for every fence of an effect, until it is renewed. It follows from the name alone, so that it
-/// is the same even if the record was lost with the storage: better no second charge than two.
+/// Returns the downstream key, which is the same for every fence until it is renewed. It is derived
+/// from the name alone, so that it is the same even if the record was lost with the storage: a
+/// missing charge is better than a double charge.
 fn downstream_key(row: &EffectRow) -> Text {
     let hash = blake3::Hasher::new_derive_key("driftq downstream key v1")
         .update(&effect_hash(&row.name))

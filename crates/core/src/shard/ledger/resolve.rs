@@ -1,4 +1,4 @@
-//! A person ends doubt.
+//! Resolves an effect in doubt: an operator sets its outcome.
 
 use crate::change::Decision;
 use crate::command::{FinishStatus, Missing, Rejection, Reply, Resolve};
@@ -13,9 +13,11 @@ impl Context<'_> {
     pub(crate) fn resolve(&self, resolve: &Resolve) -> Decided {
         for (field, text) in [("by", &resolve.by), ("reason", &resolve.reason)] {
             if text.is_empty() {
-                return Err(
-                    Rejection::invalid(field, "is needed: it is kept with the outcome").into()
-                );
+                return Err(Rejection::invalid(
+                    field,
+                    "is required: it is stored with the outcome",
+                )
+                .into());
             }
         }
         let (status, state) = match resolve.resolve_as {

@@ -1,7 +1,7 @@
-//! How much of a lane is not settled, and whether it may be more.
+//! Backlog limits: how many unsettled messages a lane has, and whether it accepts more.
 //!
-//! The backlog of a group is what it was not given yet and what it has open; a lane's is that of its
-//! slowest group; without a group, what lies above the last trim.
+//! A group's backlog is its undelivered messages plus its open ones. A lane's backlog is that of
+//! its slowest group, or every message above the last trim if the topic has no group.
 
 use crate::change::{Decision, VolatileChange};
 use crate::command::{Full, Rejection};
@@ -9,7 +9,7 @@ use crate::id::{Lane, Text};
 use crate::shard::context::Context;
 use crate::shard::{Cursor, Topic, done};
 
-/// How long a producer is asked to wait for room.
+/// Retry delay returned to a producer when there is no space.
 const RETRY_AFTER_MS: u64 = 1_000;
 
 impl Cursor {
@@ -18,12 +18,13 @@ impl Cursor {
     }
 
     fn backlog_bytes(&self, high_bytes: u64) -> u64 {
-        // Where a cursor was moved to, its bytes are a guess until its next delivery.
+        // After a seek, the cursor's byte total is an estimate until its next delivery.
         high_bytes.saturating_sub(self.bytes) + self.open_bytes
     }
 }
 
-/// What frees room is decided as ever; what needs it is refused from now on.
+/// Sets or clears the storage-low flag. While it is set, commands that need space are rejected and
+/// commands that free space still run.
 pub(crate) fn storage_low(is_low: bool) -> Decision {
     let mut decision = done();
     decision.volatile.push(VolatileChange::StorageLow(is_low));
@@ -31,7 +32,7 @@ pub(crate) fn storage_low(is_low: bool) -> Decision {
 }
 
 impl Context<'_> {
-    /// Refuses what would be stored anew while the storage is nearly full.
+    /// Rejects new data while the storage is nearly full.
     pub(crate) fn check_storage(&self) -> Result<(), Rejection> {
         if self.volatile.storage_low {
             Err(Rejection::Exhausted { full: Full::Storage, retry_after_ms: RETRY_AFTER_MS })
@@ -40,11 +41,11 @@ impl Context<'_> {
         }
     }
 
-    /// Refuses a message of `size` bytes that the lane has no room for.
+    /// Rejects a message of `size` bytes that exceeds the lane's backlog limits.
     pub(crate) fn check_room(&self, topic: &Topic, lane: Lane, size: u64) -> Result<(), Rejection> {
         let settings = &topic.settings;
         if size > settings.max_backlog_bytes {
-            // Waiting would not help: it never fits.
+            // A retry would not help: the message never fits.
             return Err(Rejection::TooLarge {
                 field: "value".into(),
                 limit: settings.max_backlog_bytes,
@@ -53,7 +54,7 @@ impl Context<'_> {
         }
         self.check_storage()?;
         let state = topic.lane(lane);
-        // Nothing unsettled lies below `first` but open entries: usually this is all there is to see.
+        // Below `first` only open entries are unsettled, and each cursor counts its own.
         let mut worst: (u64, Option<&Text>) = (0, None);
         let mut worst_bytes: (u64, Option<&Text>) = (0, None);
         for (name, id) in &topic.groups {

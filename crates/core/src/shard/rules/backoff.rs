@@ -1,16 +1,17 @@
-//! How long a failed message waits.
+//! Retry backoff: how long a failed message waits before its next delivery.
 
 use crate::id::MessageId;
 use crate::jitter::jitter_ms;
 use crate::settings::RetryPolicy;
 
-/// The longest wait after `spent` counted deliveries: doubles with each, up to the policy's maximum.
+/// Returns the longest wait after `spent` counted deliveries. It doubles with each, up to the
+/// policy's maximum.
 fn cap_ms(policy: &RetryPolicy, spent: u32) -> u64 {
     let doublings = spent.saturating_sub(1).min(63);
     policy.backoff_ms.saturating_mul(1 << doublings).min(policy.max_backoff_ms)
 }
 
-/// How long it waits. The same inputs give the same wait.
+/// Returns the wait, with jitter. The same inputs give the same wait.
 pub(crate) fn backoff_ms(policy: &RetryPolicy, id: MessageId, spent: u32) -> u64 {
     let seed = id.offset
         ^ id.topic.0.rotate_left(20)

@@ -1,4 +1,4 @@
-//! Whether what was said beside a token agrees with it.
+//! Checks that the fields sent along with a token match it.
 
 use crate::command::{ExpectedDelivery, Rejection};
 use crate::shard::{Group, Topic};
@@ -11,15 +11,15 @@ impl ExpectedDelivery {
         topic: &Topic,
         group: &Group,
     ) -> Result<(), Rejection> {
-        same(self.topic.as_ref(), &topic.row.name, "it is of another topic")?;
-        same(self.group.as_ref(), &group.row.name, "it is of another group")?;
-        same(self.partition.as_ref(), &token.lane.partition(), "it is of another partition")?;
-        same(self.offset.as_ref(), &token.offset, "it is of another offset")
+        same(self.topic.as_ref(), &topic.row.name, "belongs to another topic")?;
+        same(self.group.as_ref(), &group.row.name, "belongs to another group")?;
+        same(self.partition.as_ref(), &token.lane.partition(), "belongs to another partition")?;
+        same(self.offset.as_ref(), &token.offset, "belongs to another offset")
     }
 
-    /// The owner is known while the delivery is open; afterwards nothing can be compared.
+    /// Rejects a different owner. The owner is known only while the delivery is open.
     pub(crate) fn agrees_with_owner(&self, owner: &str) -> Result<(), Rejection> {
-        same(self.owner.as_deref(), owner, "it is of another owner")
+        same(self.owner.as_deref(), owner, "belongs to another owner")
     }
 }
 

@@ -1,5 +1,5 @@
-//! A message becomes a dead letter: one decision with the end of its delivery, so that it is never in
-//! both places or in neither.
+//! Dead-lettering: one decision ends the delivery and stores the dead letter, so that the message
+//! is never in both places or in neither.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::id::{Lane, MessageId, Offset, Text, TopicId};
 use crate::message::{Death, DeathReason, Message};
 use crate::refusal::{Decided, Refusal};
 use crate::shard::context::Context;
-use crate::shard::ledger::Effects;
+use crate::shard::ledger::OpenEffects;
 use crate::shard::rules::tombstone::Ended;
 use crate::shard::state::open_delivery::OpenDelivery;
 use crate::shard::{Group, Shard, Topic, done};
 use crate::time::Timestamp;
 
-/// Bytes of the error that a dead letter is listed by.
+/// Bytes of the error that are kept in the list of dead letters.
 pub(crate) const LISTED_ERROR_BYTES: usize = 64;
 
-/// A delivery whose message becomes a dead letter.
+/// A delivery whose message is dead-lettered.
 pub(crate) struct DeadLettering<'a> {
     pub(crate) topic: &'a Topic,
     pub(crate) group: &'a Group,
@@ -28,15 +28,15 @@ pub(crate) struct DeadLettering<'a> {
     /// None if it was never delivered.
     pub(crate) entry: Option<&'a Entry>,
     pub(crate) reason: DeathReason,
-    /// The last error, if it is not the one on record.
+    /// The last error, if it differs from the recorded one.
     pub(crate) last_error: Option<Text>,
 }
 
-/// What becomes a dead letter of a topic.
+/// The content of a new dead letter.
 pub(crate) struct Letter<'a> {
     pub(crate) source: &'a Topic,
     pub(crate) lane: Lane,
-    /// The message it was, or that brought it forth.
+    /// The dead-lettered message, or the message whose commit produced it.
     pub(crate) id: MessageId,
     pub(crate) group: Text,
     pub(crate) reason: DeathReason,
@@ -45,7 +45,7 @@ pub(crate) struct Letter<'a> {
     pub(crate) last_owner: Text,
     pub(crate) first_delivered_at: Option<Timestamp>,
     pub(crate) had_effects: bool,
-    /// When the first of them is forgotten, if that is known.
+    /// When the first of these effects expires, if that is known.
     pub(crate) effects_until: Option<Timestamp>,
     pub(crate) message: Message,
 }
@@ -66,7 +66,7 @@ impl Context<'_> {
     pub(crate) fn dead_letter(
         &self,
         dead_lettering: &DeadLettering<'_>,
-        effects: Effects,
+        effects: OpenEffects,
         cause: DoubtCause,
     ) -> Decided {
         let DeadLettering { topic, group, lane, offset, .. } = *dead_lettering;
@@ -79,7 +79,7 @@ impl Context<'_> {
         let until = effects.kept_ms().map(|kept_ms| self.now.after(kept_ms));
         if let Some(entry) = dead_lettering.entry {
             let held = OpenDelivery { topic, group, lane, offset, entry };
-            self.orphan_effects(&held, effects, cause, &mut decision.changes);
+            self.detach_effects(&held, effects, cause, &mut decision.changes);
         }
         self.dead_letter_message(
             self.now,
@@ -92,7 +92,7 @@ impl Context<'_> {
         Ok(decision)
     }
 
-    /// A stored message, from memory or from its page.
+    /// Returns a stored message, from memory or from its page.
     pub(crate) fn message_at(
         &self,
         topic: TopicId,
@@ -105,7 +105,7 @@ impl Context<'_> {
         }
     }
 
-    /// A dead letter, unless it is gone.
+    /// Returns a dead letter, or None if it was deleted.
     pub(crate) fn dead_message(
         &self,
         dlq: TopicId,
@@ -118,7 +118,7 @@ impl Context<'_> {
         }
     }
 
-    /// Why the last attempt at an open message failed.
+    /// Returns why the last attempt at an open message failed.
     pub(crate) fn last_error(
         &self,
         group: &Group,
@@ -135,7 +135,7 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// The changes that make a dead letter of a message which is in memory.
+    /// Adds the changes that dead-letter a message that is in memory.
     pub(crate) fn dead_letter_message(
         &self,
         now: Timestamp,
@@ -157,7 +157,7 @@ impl Shard {
             last_error,
             last_owner: entry.map_or_else(Text::default, |entry| self.owners.name(entry.owner)),
             first_delivered_at: entry.map(|entry| entry.first_at),
-            // What it did in an earlier life is not known here.
+            // Effects begun before a redrive are unknown here.
             had_effects: entry.is_some_and(|entry| entry.begun > 0) || message.redriven > 0,
             effects_until,
             message: Message {

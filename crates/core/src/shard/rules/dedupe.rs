@@ -1,6 +1,7 @@
-//! One message per idempotency key, tenant and topic, while the key is taken.
+//! Deduplication: one message per idempotency key, tenant and topic while the key is in use.
 //!
-//! The record and the message are one commit, so there is no "pending": a key is free or done.
+//! Record and message are stored in one commit, so there is no pending state: a key is free or in
+//! use.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,20 +17,20 @@ use crate::row::{Hash16, Key, RecordKind};
 use crate::shard::context::Context;
 use crate::time::Timestamp;
 
-/// What is stored under a taken key.
+/// The record of a key in use.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DedupeRecord {
-    /// The identity in clear: a hash alone could be another's.
+    /// The identity in plain text, because hashes can collide.
     topic: TopicId,
     tenant: Text,
     key: Text,
-    /// Fingerprint of the content: the same key with another message is refused.
+    /// Fingerprint of the content. The same key with different content is rejected.
     content: [u8; 16],
     receipt: Receipt,
     expires: Timestamp,
 }
 
-/// A keyed produce: its key and the name of its record.
+/// The idempotency key of a produce, and the hash of its record.
 pub(crate) struct Keyed<'a> {
     pub(crate) topic: TopicId,
     pub(crate) tenant: &'a str,
@@ -39,7 +40,8 @@ pub(crate) struct Keyed<'a> {
 }
 
 impl<'a> Keyed<'a> {
-    /// The requested topic is part of the identity, by its life: a topic created again starts clean.
+    /// Returns the key of a produce, if it has one. The topic id is part of the identity, so a
+    /// topic that is deleted and created again starts without used keys.
     pub(crate) fn of(topic: TopicId, envelope: &'a Envelope) -> Option<Keyed<'a>> {
         let key = envelope.idempotency_key.as_ref()?;
         Some(Keyed::named(topic, tenant_of(envelope), key))
@@ -50,8 +52,9 @@ impl<'a> Keyed<'a> {
         Keyed { topic, tenant, key, kind, hash: pack::hash16(kind, &(topic, tenant, key)) }
     }
 
-    /// The same for a topic on another shard. Whether its pin is in force is for that shard to say, by its own
-    /// clock: each pin, known by its end, has a record of its own here, and that is not looked at by the clock.
+    /// Returns the key of a message whose requested topic is on another shard. That shard decides
+    /// by its own clock whether the pin is in force. Here each pin has its own record, identified
+    /// by the pin's expiry, and the record is valid regardless of this shard's clock.
     pub(crate) fn routed(of: &Routed, tenant: &'a str, key: &'a Text) -> Keyed<'a> {
         let Routed { source, topic, expires } = *of;
         let kind = RecordKind::Routed;
@@ -67,8 +70,8 @@ impl<'a> Keyed<'a> {
         Lookup::Row(self.record_key())
     }
 
-    /// The receipt under this key, if it is taken.
-    pub(crate) fn taken(
+    /// Returns the stored receipt if the key is in use. Rejects different content.
+    pub(crate) fn stored_receipt(
         &self,
         now: Timestamp,
         produce: &Produce,
@@ -80,7 +83,7 @@ impl<'a> Keyed<'a> {
         Ok(Some(self.again(produce, &record.content, &record.receipt)?))
     }
 
-    /// The receipt of a key that is taken, for the message that took it.
+    /// Returns the stored receipt to a retry with the same content. Rejects different content.
     pub(crate) fn again(
         &self,
         produce: &Produce,
@@ -98,7 +101,7 @@ impl<'a> Keyed<'a> {
         self.hash
     }
 
-    /// The record of this key, while it is taken.
+    /// Returns the record of this key while it is in force.
     fn record(
         &self,
         now: Timestamp,
@@ -116,8 +119,8 @@ impl<'a> Keyed<'a> {
 }
 
 impl Keyed<'_> {
-    /// What is stored under this key, if it is taken.
-    pub(crate) fn shown(
+    /// Returns the receipt and expiry stored under this key, if it is in use.
+    pub(crate) fn stored_result(
         &self,
         now: Timestamp,
         found: &ReadView<'_>,
@@ -128,8 +131,8 @@ impl Keyed<'_> {
 }
 
 impl Context<'_> {
-    /// Takes the key for the message of `receipt`.
-    pub(crate) fn take_key(
+    /// Stores the key's record for the message of `receipt`.
+    pub(crate) fn store_key(
         &self,
         keyed: &Keyed<'_>,
         expires: Timestamp,
@@ -161,7 +164,8 @@ impl Context<'_> {
     }
 }
 
-/// Key, value and the envelope without its deadline, which a repeat may have moved.
+/// Returns the fingerprint of key, value and envelope. The deadline is left out, because a retry
+/// may change it.
 pub(crate) fn content(produce: &Produce) -> [u8; 16] {
     let Produce { key, value, envelope, .. } = produce;
     let Envelope { run_id, step_id, parent_step_id, tenant_id, idempotency_key, .. } = envelope;

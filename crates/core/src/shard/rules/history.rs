@@ -1,7 +1,7 @@
-//! The life of a message: what its entries went through, kept where a topic asks for it.
+//! Message history: the events of a message's entries, kept for topics that enable it.
 //!
-//! An event is what a change of an entry means, so no verb has to tell of itself. Rows are packed when a
-//! batch is closed: what was decided in the batch that explains is not told yet.
+//! Events are derived from the changes of an entry, so no verb has to report its own. Rows are
+//! packed when a batch is closed, so `explain` does not see events of its own batch.
 
 use crate::change::{Change, End, Entry, EntryState};
 use crate::command::{Event, EventKind};
@@ -15,7 +15,8 @@ use crate::shard::context::Context;
 use crate::time::Timestamp;
 
 impl Shard {
-    /// What a change, one of `all` of its decision, tells of a message. Asked before it is absorbed.
+    /// Returns the history event of a change, if it has one. `all` are the changes of its decision.
+    /// Must be called before the change is absorbed.
     pub(crate) fn event(&self, now: Timestamp, change: &Change, all: &[Change]) -> Option<Change> {
         let (of, lane, offset, after) = match change {
             Change::Open { group, lane, offset, entry, .. } => (group, *lane, *offset, Ok(entry)),
@@ -50,7 +51,7 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// What is kept of a message's life, oldest first.
+    /// Returns the stored events of a message, oldest first.
     pub(crate) fn history(
         &self,
         topic: TopicId,
@@ -67,8 +68,8 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// Whether nothing is left of the messages of a block.
-    pub(crate) fn is_gone(&self, topic: TopicId, lane: Lane, block: u64) -> bool {
+    /// Whether the messages of a block are all trimmed and none is open.
+    pub(crate) fn is_deleted(&self, topic: TopicId, lane: Lane, block: u64) -> bool {
         let Some(topic) = self.topics.get(&topic) else { return true };
         let has_open =
             |group: &GroupId| self.groups[group].cursor(lane).open.block(block).next().is_some();
@@ -77,7 +78,7 @@ impl Shard {
     }
 }
 
-/// What became of an entry; None: nothing to tell.
+/// Returns the event of an entry's change, or None if the change is not recorded.
 fn changed(before: Option<&Entry>, after: &Entry) -> Option<EventKind> {
     let before = before.filter(|before| before.attempt == after.attempt);
     let is_same = before.is_some_and(|before| before.state == after.state);
@@ -93,7 +94,7 @@ fn changed(before: Option<&Entry>, after: &Entry) -> Option<EventKind> {
     }
 }
 
-/// Why it failed: what the decision writes down as its last error.
+/// Returns the last error that the decision stores for a failed entry.
 fn error_of(kind: EventKind, of: GroupId, lane: Lane, offset: Offset, all: &[Change]) -> Text {
     if !matches!(kind, EventKind::Nacked | EventKind::Dead) {
         return no_text();

@@ -1,9 +1,9 @@
-//! Where a lane was at a time.
+//! Finds the offset of a lane for a time.
 //!
-//! A page is stored by one commit, and the time of commits never goes back: in a lane, pages are in the
-//! order of their times. For a produced message that time is when it was produced. A redriven message
-//! and a dead letter keep the time of their first storing; here they count by when they were stored
-//! where they are.
+//! A page is stored by one commit, and commit times never decrease, so the pages of a lane are
+//! ordered by time. For a produced message this is the time at which it was produced. A redriven
+//! message or a dead letter keeps the time at which it was first stored, but the search uses the
+//! time at which it was stored in this lane.
 
 use crate::change::{LaneState, Reads};
 use crate::id::{Lane, Offset};
@@ -15,7 +15,7 @@ use crate::shard::context::Context;
 use crate::time::Timestamp;
 
 impl Context<'_> {
-    /// In each lane the first offset stored at or after `at`, or its end.
+    /// Returns for each lane the first offset stored at or after `at`, or the lane's end.
     pub(crate) fn offsets_for_time(
         &self,
         topic: &Topic,
@@ -36,7 +36,7 @@ impl Context<'_> {
     }
 }
 
-/// Halves what is left with every page it looks at.
+/// Finds the offset by binary search over the pages of a lane.
 fn offset_for_time(
     topic: &Topic,
     lane: Lane,
@@ -48,7 +48,7 @@ fn offset_for_time(
     while low < high {
         let middle = stable_midpoint(low, high);
         match found.page_at(topic.row.id, lane, middle)? {
-            // Stored in the batch under way, or nothing is there up to the end.
+            // Stored by the current batch, or nothing is stored up to the end.
             None => high = middle,
             Some(page) if page.at >= at => high = page.base.clamp(low, middle),
             Some(page) => low = page.last + 1,
@@ -57,8 +57,9 @@ fn offset_for_time(
     Ok(low)
 }
 
-/// The number between them with the most zeros at its end; `low` if there is none. While a lane grows it
-/// stays the same where a plain middle would move, so that what was read for it is of use again.
+/// Returns the number between `low` and `high` with the most trailing zero bits, or `low` if there
+/// is none. Unlike the arithmetic middle it stays the same while a lane grows, so that pages
+/// already read are used again.
 fn stable_midpoint(low: Offset, high: Offset) -> Offset {
     let last = high - 1;
     match (low ^ last).checked_ilog2() {

@@ -1,11 +1,11 @@
-//! Which partition a message goes to.
+//! Chooses the partition of a message by its key.
 
-/// FNV-1a, 32 bits: the hash v1 promises. Only the server hashes; clients never do.
+/// FNV-1a, 32 bits: the hash that v1 guarantees. Only the server hashes; clients never do.
 fn fnv1a32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The partition of a key that is not empty.
+/// Returns the partition of a non-empty key.
 pub(crate) fn of_key(key: &[u8], partitions: u32) -> u32 {
     fnv1a32(key) % partitions
 }

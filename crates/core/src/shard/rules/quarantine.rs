@@ -1,10 +1,12 @@
 //! Quarantine: stored rows that cannot be read stop their lane or cursor, not the shard.
 //!
-//! A damaged or missing page stops its lane: it delivers and trims nothing, and produce goes on. A damaged block stops
-//! the cursor whose open entries it held, and its lane trims nothing, because it is unknown which pages are needed.
-//! No message is skipped until an operator repairs the lane ([`repair`](crate::shard::verbs::repair)).
+//! A damaged or missing page stops its lane: it delivers and trims nothing, but still accepts
+//! messages. A damaged block stops its cursor, and the lane trims nothing, because it is unknown
+//! which pages are needed. No message is skipped until an operator repairs the lane
+//! ([`repair`](crate::shard::verbs::repair)).
 //!
-//! Quarantine is never stored. A restart finds damaged blocks while it recovers, and damaged pages when it reads them.
+//! Quarantine is never stored. After a restart, damaged blocks are detected during recovery and
+//! damaged pages when they are read.
 
 use crate::id::{GroupId, Lane, Offset, TopicId};
 use crate::limits::BLOCK_OFFSETS;
@@ -13,14 +15,14 @@ use crate::shard::state::DamagedBlock;
 use crate::shard::{Cursor, Group, Shard, Topic};
 
 impl Cursor {
-    /// Why it is unknown whether the message at an offset is open, if it is.
+    /// Returns the damage because of which it is unknown whether the message at `offset` is open.
     pub(crate) fn damage_at(&self, offset: Offset) -> Option<&Damaged> {
         self.damaged.get(&(offset / BLOCK_OFFSETS)).map(|block| &block.why)
     }
 }
 
 impl Shard {
-    /// A page is damaged or missing: its lane stops.
+    /// Stops the lane of a damaged or missing page.
     pub(crate) fn quarantine_lane(&mut self, damaged: &Damaged) {
         let Some((topic, lane)) = damaged.lane else { return };
         if let Some(topic) = self.topics.get_mut(&topic) {
@@ -28,7 +30,7 @@ impl Shard {
         }
     }
 
-    /// A block is damaged or missing: its cursor stops.
+    /// Stops the cursor of a damaged or missing block.
     pub(crate) fn quarantine_block(
         &mut self,
         group: GroupId,
@@ -41,7 +43,7 @@ impl Shard {
         }
     }
 
-    /// Messages of a damaged block below `to` were opened again.
+    /// Records that a repair has reopened the messages of a damaged block below `to`.
     pub(crate) fn reopened_to(&mut self, group: GroupId, lane: Lane, block: u64, to: Offset) {
         let group = self.groups.get_mut(&group);
         let cursor = group.and_then(|group| group.cursors.get_mut(lane.index()));
@@ -50,7 +52,7 @@ impl Shard {
         }
     }
 
-    /// The lane was repaired: its groups go on.
+    /// Resumes delivery from a repaired lane.
     pub(crate) fn end_quarantine(&mut self, topic: TopicId, lane: Lane) {
         let Some(of) = self.topics.get_mut(&topic) else { return };
         of.damaged.remove(&lane);
@@ -59,7 +61,7 @@ impl Shard {
         self.plan_chore(topic, lane);
     }
 
-    /// Why a group is given nothing from a lane, if rows are damaged.
+    /// Returns the damage that stops delivery from a lane to a group, if there is any.
     pub(crate) fn damage_of<'a>(
         &self,
         topic: &'a Topic,
@@ -76,7 +78,7 @@ impl Shard {
             && topic.groups.values().all(|id| self.groups[id].cursor(lane).damaged.is_empty())
     }
 
-    /// Blocks that a recovery could not read.
+    /// Returns the blocks that recovery could not read.
     pub(crate) fn damaged_blocks(&self) -> impl Iterator<Item = &Damaged> {
         let cursors = self.groups.values().flat_map(|group| &group.cursors);
         cursors.flat_map(|cursor| cursor.damaged.values()).map(|block| &block.why)

@@ -1,6 +1,6 @@
-//! How a delivery ended, for those who ask late.
+//! Tombstones: how a delivery ended, for late acks and nacks.
 //!
-//! Only a plain ack of attempt 1 leaves none, so that the common life of a message costs no record.
+//! Only a prompt ack of attempt 1 leaves no tombstone, so that the common case costs no record.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,13 +19,15 @@ use crate::time::Timestamp;
 /// How a delivery ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ended {
-    /// Done.
     Acked,
-    /// A dead letter of that number; `asked` by a final nack.
-    Dead { asked: bool, seq: u64 },
+    /// Dead-lettered with number `seq`. `asked`: by a final nack.
+    Dead {
+        asked: bool,
+        seq: u64,
+    },
 }
 
-/// The stored end of a message in a group.
+/// The stored result of a message in a group.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Tombstone {
     group: GroupId,
@@ -45,7 +47,7 @@ pub(crate) fn key(group: &Group, lane: Lane, offset: Offset) -> Key {
     Key::Record { kind: RecordKind::Tombstone, hash }
 }
 
-/// What is remembered of a message that is no longer open.
+/// Returns the tombstone of a message that is no longer open, while it is in force.
 pub(crate) fn find(
     now: Timestamp,
     group: &Group,
@@ -63,8 +65,8 @@ pub(crate) fn find(
     Ok((same && now < tombstone.expires).then_some(tombstone))
 }
 
-/// Whether an ack of this entry needs no tombstone: a late question will find nothing, and nothing
-/// means "acked at once".
+/// Whether an ack of this entry needs no tombstone. For a late call, no tombstone means "acked at
+/// once".
 fn is_plain(now: Timestamp, entry: &Entry, settings: &Settings) -> bool {
     entry.attempt == 1 && now.since(entry.first_at) <= settings.tombstone_ms() / 2
 }
@@ -91,7 +93,7 @@ impl Context<'_> {
 }
 
 impl Shard {
-    #[expect(clippy::too_many_arguments, reason = "a tombstone is all of these")]
+    #[expect(clippy::too_many_arguments, reason = "a tombstone has all of these fields")]
     pub(crate) fn put_tombstone(
         &self,
         now: Timestamp,

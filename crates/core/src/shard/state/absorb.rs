@@ -1,4 +1,4 @@
-//! The one door through which state changes, live and at recovery alike.
+//! The only code that changes durable state, both while serving and during recovery.
 
 use crate::change::{
     Change, Chore, End, Entry, EntryState, Garbage, GroupRow, LaneState, LastError, TopicKind,
@@ -16,7 +16,7 @@ use crate::shard::state::{Cursor, Group, Topic, Wakeup};
 use crate::time::Timestamp;
 
 impl Shard {
-    /// Makes a durable change true here.
+    /// Applies a durable change.
     pub(crate) fn absorb(&mut self, change: &Change) {
         match change {
             Change::Ids(next) => self.ids = *next,
@@ -46,7 +46,7 @@ impl Shard {
                 cursor.bytes = *bytes;
                 let topic = of.row.topic;
                 self.plan_chore(topic, *lane);
-                if self.has_much_settled(topic, *lane) {
+                if self.needs_mark(topic, *lane) {
                     self.set_chore(Chore::Retain { topic, lane: *lane }, Some(self.now));
                 }
             }
@@ -105,7 +105,7 @@ impl Shard {
             Change::Effect(effect) if effect.expires < Timestamp::MAX => {
                 self.plan_expiry(effect.expires.0);
             }
-            // Rows that are looked up when they are needed, not kept.
+            // These rows are not kept in memory. They are read when they are needed.
             Change::Effect(_)
             | Change::EffectLink { .. }
             | Change::HeldGone { .. }
@@ -126,7 +126,7 @@ impl Shard {
         if let Some(topic) = self.topics.get_mut(&row.id) {
             topic.row = row.clone();
             topic.settings = settings;
-            self.look_again(row.id);
+            self.recheck_topic(row.id);
             return;
         }
         let name = TopicName { namespace: row.namespace.clone(), topic: row.name.clone() };
@@ -201,7 +201,7 @@ impl Shard {
         group.row = row.clone();
         group.seen = group.seen.max(row.seen);
         self.activate(row.id);
-        self.offer_full();
+        self.reactivate_full_lanes();
     }
 
     fn absorb_group_gone(&mut self, id: GroupId) {
@@ -222,12 +222,12 @@ impl Shard {
         for index in 0..group.cursors.len() {
             self.plan_chore(group.row.topic, Lane::of(index as u32));
         }
-        self.offer_full();
+        self.reactivate_full_lanes();
     }
 
-    /// Takes the open entries of a cursor out of everything derived from them.
+    /// Removes a cursor's open entries from all state derived from them.
     fn drop_cursor(&mut self, id: GroupId, lane: Lane) {
-        let group = self.groups.get_mut(&id).expect("callers have it");
+        let group = self.groups.get_mut(&id).expect("callers check the group");
         let cursor = &mut group.cursors[lane.index()];
         let open = std::mem::take(&mut cursor.open);
         let generation = cursor.start.generation;
@@ -324,7 +324,7 @@ impl Shard {
         }
     }
 
-    /// Where the message is in memory, so is its error: the retry will need no read.
+    /// Stages the error with its message if the message is in memory. Then the retry needs no read.
     fn absorb_note(
         &mut self,
         group: GroupId,
@@ -362,10 +362,10 @@ impl Shard {
             self.volatile.cache.unstage(generation, lane, offset);
         }
         self.offer(id, lane);
-        self.offer_full();
+        self.reactivate_full_lanes();
     }
 
-    /// Takes an entry out of the sets that hold it by its state.
+    /// Removes an entry from the sets for its state.
     fn unlist(
         &mut self,
         id: GroupId,
@@ -375,7 +375,8 @@ impl Shard {
         after: Option<&Entry>,
     ) {
         let end = self.effective_end(&before.entry);
-        let cursor = &mut self.groups.get_mut(&id).expect("callers have it").cursors[lane.index()];
+        let cursor =
+            &mut self.groups.get_mut(&id).expect("callers check the group").cursors[lane.index()];
         match before.entry.state {
             EntryState::Leased => {
                 cursor.leased -= 1;
@@ -399,7 +400,7 @@ impl Shard {
         }
     }
 
-    /// When a lease runs out: not before the grace after a recovery.
+    /// Returns when a lease expires. It never expires before the grace period after recovery.
     pub(crate) fn effective_end(&self, entry: &Entry) -> Timestamp {
         let grace = RECOVERY_GRACE_MS.min(u64::from(entry.lease_ms));
         entry.at.max(self.volatile.recovered_at.after(grace))
@@ -416,21 +417,21 @@ impl Shard {
         Some(holder)
     }
 
-    /// Its holder has room for another.
+    /// Returns credit to the entry's holder and queues it.
     fn release_holder(&mut self, open: &Open, is_settled: bool) {
         if let Some(holder) = self.uncount_holder(open, is_settled) {
             self.enqueue(holder);
         }
     }
 
-    /// At recovery: a lane as it was stored, its end included.
+    /// Restores a stored lane during recovery, including its end.
     pub(crate) fn restore_lane(&mut self, topic: TopicId, lane: Lane, state: LaneState) {
         if let Some(topic) = self.topics.get_mut(&topic) {
             topic.lanes[lane.index()] = state;
         }
     }
 
-    /// At recovery: topics learn of groups that were loaded before them.
+    /// Adds groups to topics that recovery loaded after them.
     pub(crate) fn adopt_groups(&mut self) {
         for (id, group) in &self.groups {
             if let Some(topic) = self.topics.get_mut(&group.row.topic) {

@@ -1,4 +1,4 @@
-//! Messages in memory: what was just produced, what was read ahead, and what retries wait for.
+//! Messages in memory: recently produced, read ahead, or loaded for a retry.
 //!
 //! Everything here is a copy of immutable rows. Losing it costs a read.
 
@@ -9,7 +9,7 @@ use crate::id::{Generation, Lane, Offset, Text, TopicId};
 use crate::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX};
 use crate::message::{Kept, Message};
 
-/// What a message costs beside its content.
+/// Bytes counted for a message besides its content.
 const MESSAGE_OVERHEAD: usize = 256;
 
 type Place = (TopicId, Lane, Offset);
@@ -17,21 +17,21 @@ type Place = (TopicId, Lane, Offset);
 /// Consecutive messages of a lane.
 #[derive(Debug, Clone)]
 struct Segment {
-    /// So many offsets right before it have no message.
+    /// Number of offsets right before it that have no message.
     hole: u64,
     messages: Vec<Kept>,
     bytes: usize,
     used: u64,
 }
 
-/// A message and the last error of its entry, ready to be delivered again.
+/// A message and the last error of its entry, ready for a retry.
 #[derive(Debug, Clone)]
 pub(crate) struct Staged {
     pub(crate) message: Arc<Message>,
     pub(crate) last_error: Text,
 }
 
-/// Messages in memory, the least recently used segment goes first.
+/// Messages in memory. The least recently used segment is evicted first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cache {
     bytes_max: usize,
@@ -43,11 +43,11 @@ pub(crate) struct Cache {
     bytes: usize,
     staged: BTreeMap<(Generation, Lane, Offset), Staged>,
     staged_bytes: usize,
-    /// In the order they came; some are gone already.
+    /// In insertion order. Some may already be removed.
     staged_order: VecDeque<(Generation, Lane, Offset)>,
 }
 
-/// Retries whose message is kept in memory.
+/// Most retries whose message is kept in memory.
 const STAGED_MAX: usize = 4_096;
 
 fn weight(message: &Message) -> usize {
@@ -55,12 +55,12 @@ fn weight(message: &Message) -> usize {
 }
 
 impl Cache {
-    /// A cache of so many bytes, and so many more for retries.
+    /// Creates a cache of `bytes_max` bytes, plus `retry_bytes_max` for retries.
     pub(crate) fn new(bytes_max: usize, retry_bytes_max: usize) -> Cache {
         Cache { bytes_max, retry_bytes_max, ..Cache::default() }
     }
 
-    /// The messages of a lane from `offset` on that lie together in memory.
+    /// Returns the consecutive messages of a lane in memory from `offset` on.
     pub(crate) fn run(&self, topic: TopicId, lane: Lane, offset: Offset) -> &[Kept] {
         let Some((&(_, _, base), segment)) = self.holding(topic, lane, offset) else {
             return &[];
@@ -76,7 +76,7 @@ impl Cache {
         self.segments.range((topic, lane, 0)..=(topic, lane, offset)).next_back()
     }
 
-    /// Says that the messages around `offset` were of use.
+    /// Marks the segment of `offset` as recently used.
     pub(crate) fn touch(&mut self, topic: TopicId, lane: Lane, offset: Offset) {
         let Some((&place, segment)) = self.holding(topic, lane, offset) else {
             return;
@@ -88,7 +88,7 @@ impl Cache {
         self.segments.get_mut(&place).expect("found above").used = self.uses;
     }
 
-    /// Keeps a message that follows the ones before it.
+    /// Caches a message that was appended to its lane.
     pub(crate) fn append(&mut self, topic: TopicId, lane: Lane, offset: Offset, kept: Kept) {
         let bytes = weight(&kept.message);
         let tail = self.segments.range_mut((topic, lane, 0)..=(topic, lane, offset)).next_back();
@@ -106,7 +106,7 @@ impl Cache {
         }
     }
 
-    /// Keeps messages that were read.
+    /// Caches messages that were read.
     pub(crate) fn insert(&mut self, topic: TopicId, lane: Lane, base: Offset, messages: Vec<Kept>) {
         let place = (topic, lane, base);
         let hole = self.segments.get(&place).map_or(0, |segment| segment.hole);
@@ -119,7 +119,7 @@ impl Cache {
         self.shrink();
     }
 
-    /// Remembers that nothing is stored from `from` up to `to`.
+    /// Records that nothing is stored from `from` up to `to`.
     pub(crate) fn hole(&mut self, topic: TopicId, lane: Lane, from: Offset, to: Offset) {
         if from >= to {
             return;
@@ -128,18 +128,18 @@ impl Cache {
             self.insert(topic, lane, to, Vec::new());
         }
         let after = self.segments.get_mut(&(topic, lane, to));
-        let after = after.expect("the newest stays");
+        let after = after.expect("the newest segment stays");
         after.hole = after.hole.max(to - from);
     }
 
-    /// Where the hole ends that `offset` is in, if it is known to be in one.
+    /// Returns the end of the hole that contains `offset`, if one is known.
     pub(crate) fn hole_end(&self, topic: TopicId, lane: Lane, offset: Offset) -> Option<Offset> {
         let beyond = (topic, lane, offset + 1)..=(topic, lane, Offset::MAX);
         let (&(_, _, base), segment) = self.segments.range(beyond).next()?;
         (offset + segment.hole >= base).then_some(base)
     }
 
-    /// Forgets a message that is no longer stored, and what lies with it.
+    /// Drops the segments of a message that is no longer stored.
     pub(crate) fn forget(&mut self, topic: TopicId, lane: Lane, offset: Offset) {
         let reach = offset.saturating_sub(PAGE_MESSAGES_MAX as u64);
         let near = self.segments.range((topic, lane, reach)..=(topic, lane, offset));
@@ -150,7 +150,7 @@ impl Cache {
     }
 
     fn shrink(&mut self) {
-        // The newest stays, however large it is: somebody just asked for it.
+        // The newest segment stays, however large it is, because it was just requested.
         while self.bytes > self.bytes_max && self.by_use.len() > 1 {
             let (_, &oldest) = self.by_use.first_key_value().expect("not empty");
             self.drop_segment(oldest);
@@ -164,7 +164,7 @@ impl Cache {
         }
     }
 
-    /// Forgets everything of a topic.
+    /// Drops all segments of a topic.
     pub(crate) fn forget_topic(&mut self, topic: TopicId) {
         let places: Vec<Place> = self
             .segments
@@ -176,7 +176,7 @@ impl Cache {
         }
     }
 
-    /// Keeps a message for a retry.
+    /// Caches a message for a retry.
     pub(crate) fn stage(
         &mut self,
         generation: Generation,
@@ -207,7 +207,7 @@ impl Cache {
         self.staged.get(&(generation, lane, offset))
     }
 
-    /// The entry changed: what was staged for it may be wrong.
+    /// Drops the staged message of an entry that changed.
     pub(crate) fn unstage(&mut self, generation: Generation, lane: Lane, offset: Offset) {
         if let Some(staged) = self.staged.remove(&(generation, lane, offset)) {
             self.staged_bytes -= weight(&staged.message);
@@ -217,7 +217,7 @@ impl Cache {
         }
     }
 
-    /// Bytes in memory.
+    /// Returns the bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.staged_bytes
     }

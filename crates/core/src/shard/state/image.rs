@@ -1,4 +1,4 @@
-//! The durable part of a shard, to be compared: after a recovery it must be what it was.
+//! The durable part of a shard, for comparison: recovery must restore it exactly.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::id::{GroupId, Lane, Offset, OwnerId, Text, TopicId};
 use crate::row::MarkKind;
 use crate::shard::Shard;
 
-/// Everything about a shard that rows must bring back.
+/// Everything that recovery must restore from rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Image {
     ids: u64,
@@ -21,11 +21,11 @@ pub struct Image {
     chains: BTreeMap<Text, Tip>,
 }
 
-/// `next`, bytes there, and what is open.
+/// `next`, the byte total there, and the open entries.
 type CursorImage = (Offset, u64, BTreeMap<Offset, Entry>);
 
 impl Shard {
-    /// The durable part.
+    /// Returns the durable part.
     pub fn image(&self) -> Image {
         let cursors = self.groups.iter().flat_map(|(id, group)| {
             group.cursors.iter().enumerate().map(|(index, cursor)| {

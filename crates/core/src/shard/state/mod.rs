@@ -1,4 +1,4 @@
-//! The state of a shard: what is stored, and what is only known here.
+//! The state of a shard: its durable and its volatile part.
 
 pub(super) mod absorb;
 pub(super) mod cache;
@@ -29,12 +29,12 @@ const RETENTION_INTERVAL_MS_MIN: u64 = 250;
 #[derive(Debug, Clone)]
 pub(crate) struct Topic {
     pub(crate) row: TopicRow,
-    /// Defaults and patch together.
+    /// The defaults with the topic's patch applied.
     pub(crate) settings: Settings,
     pub(crate) lanes: Vec<LaneState>,
     /// Derived: its groups by name.
     pub(crate) groups: BTreeMap<Text, GroupId>,
-    /// Derived: where its dead letters are.
+    /// Derived: its dead-letter topic.
     pub(crate) dlq: Option<TopicId>,
     /// Volatile: partition of the next message without a key.
     pub(crate) unkeyed_turn: u32,
@@ -47,12 +47,12 @@ impl Topic {
         &self.lanes[lane.index()]
     }
 
-    /// How often the retention of its lanes is checked.
+    /// Returns how often the retention of its lanes is checked.
     pub(crate) fn retention_interval_ms(&self) -> u64 {
         (self.settings.retention_ms / MARKS_PER_RETENTION).max(RETENTION_INTERVAL_MS_MIN)
     }
 
-    /// The topic this one keeps the dead letters of.
+    /// Returns the topic whose dead letters this one keeps.
     pub(crate) fn dead_letters_of(&self) -> Option<TopicId> {
         match self.row.kind {
             TopicKind::Topic => None,
@@ -64,12 +64,12 @@ impl Topic {
         self.dead_letters_of().is_some()
     }
 
-    /// Whether it keeps, or has kept, what its messages go through.
+    /// Whether it keeps, or has kept, message history.
     pub(crate) fn keeps_history(&self) -> bool {
         self.settings.history || self.row.patch.history.is_some()
     }
 
-    /// Whether the end of a delivery granted then, had it left a tombstone, would still be known.
+    /// Whether a tombstone of a delivery granted at `granted_at` would still be stored.
     pub(crate) fn remembers(&self, now: Timestamp, granted_at: Timestamp) -> bool {
         let forgot = self.row.forgot.filter(|forgot| granted_at <= forgot.until);
         let after_ms = forgot.map_or(u64::MAX, |forgot| forgot.after_ms);
@@ -85,19 +85,19 @@ pub(crate) struct Group {
     pub(crate) cursors: Vec<Cursor>,
     /// Derived: open entries of all cursors.
     pub(crate) open: u64,
-    /// Volatile: who takes part.
+    /// Volatile: its consumers.
     pub(crate) consumers: BTreeSet<ConsumerId>,
-    /// Volatile: when a consumer came or went.
+    /// Volatile: when a consumer last joined or left.
     pub(crate) seen: Timestamp,
-    /// Volatile: who can take a message, in the order of their turns.
+    /// Volatile: consumers with credit, in turn order.
     pub(crate) ready: VecDeque<ConsumerId>,
     /// Volatile: lanes that may have something to deliver right now.
     pub(crate) work: BTreeSet<Lane>,
-    /// Volatile: lanes whose next messages must be read, and wait because enough is being read.
+    /// Volatile: lanes whose next messages must be read, but enough is being read.
     pub(crate) unread: BTreeSet<Lane>,
-    /// Volatile: lanes that have something no consumer has room for.
+    /// Volatile: lanes with messages that no consumer has credit for.
     pub(crate) stalled: BTreeSet<Lane>,
-    /// Volatile: the lane looked at last.
+    /// Volatile: the lane visited last.
     pub(crate) lane_rotor: Lane,
 }
 
@@ -117,7 +117,7 @@ impl Group {
     }
 }
 
-/// A group's place in a lane.
+/// A group's position in a lane.
 #[derive(Debug, Clone)]
 pub(crate) struct Cursor {
     pub(crate) start: CursorStart,
@@ -126,13 +126,13 @@ pub(crate) struct Cursor {
     /// The lane's byte total at `next`.
     pub(crate) bytes: u64,
     pub(crate) open: OpenEntries,
-    /// Derived: how many of them are leased.
+    /// Derived: how many open entries are leased.
     pub(crate) leased: u32,
-    /// Derived: their sizes together.
+    /// Derived: total size of the open entries.
     pub(crate) open_bytes: u64,
-    /// Derived: those that wait, by when they are due.
+    /// Derived: entries that wait for a retry, by due time.
     pub(crate) retries: BTreeSet<(Timestamp, Offset)>,
-    /// Derived: those that were given back, by when they are due. They go before fresh ones.
+    /// Derived: entries that were given back, by due time. They are delivered before fresh ones.
     pub(crate) returned: BTreeSet<(Timestamp, Offset)>,
     /// Volatile: fresh messages since the last retry.
     pub(crate) fresh_run: u8,
@@ -144,9 +144,9 @@ pub(crate) struct Cursor {
 #[derive(Debug, Clone)]
 pub(crate) struct DamagedBlock {
     pub(crate) why: Damaged,
-    /// The batch that wrote it; None: it is missing.
+    /// The batch that wrote it, or None if it is missing.
     pub(crate) batch: Option<BatchNo>,
-    /// Its messages below this were opened again.
+    /// A repair has reopened its messages below this offset.
     pub(crate) repaired_to: Offset,
 }
 
@@ -166,7 +166,7 @@ impl Cursor {
         }
     }
 
-    /// The lowest offset a recovery must look at.
+    /// Returns the lowest offset that recovery must read.
     pub(crate) fn low(&self) -> Offset {
         let unknown = self.damaged.keys().next().map(|block| block * BLOCK_OFFSETS);
         [self.open.first(), unknown].into_iter().flatten().min().unwrap_or(self.next)
@@ -182,7 +182,7 @@ impl Entry {
         self.state == EntryState::Leased
     }
 
-    /// The policy in force for this entry.
+    /// Returns the retry policy of this entry.
     pub(crate) fn policy<'a>(&'a self, settings: &'a Settings) -> &'a RetryPolicy {
         self.policy.as_ref().unwrap_or(&settings.retry_policy)
     }
@@ -192,7 +192,7 @@ impl Entry {
     }
 }
 
-/// A consumer's name, and how many have it.
+/// A consumer's name, and how many entries and consumers use it.
 #[derive(Debug, Clone)]
 pub(crate) struct Owner {
     pub(crate) name: Text,
@@ -200,12 +200,12 @@ pub(crate) struct Owner {
     pub(crate) consumers: u64,
 }
 
-/// Names of consumers by number and back.
+/// Consumer names by id, and ids by name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Owners {
     pub(crate) by_id: BTreeMap<OwnerId, Owner>,
     pub(crate) by_name: BTreeMap<Text, OwnerId>,
-    /// Nobody has these: they can be forgotten.
+    /// Unused names, which can be deleted.
     pub(crate) unused: BTreeSet<OwnerId>,
 }
 
@@ -216,7 +216,8 @@ impl Owners {
         self.unused.insert(id);
     }
 
-    /// An owner that a stored entry names. If its row is lost, only its name is: ids are not given out again.
+    /// Restores the owner of a stored entry. If the owner's row is lost, only its name is lost,
+    /// because ids are never reused.
     pub(crate) fn restore(&mut self, id: OwnerId) {
         if let btree_map::Entry::Vacant(vacant) = self.by_id.entry(id) {
             vacant.insert(Owner { name: Text::default(), entries: 0, consumers: 0 });
@@ -256,16 +257,16 @@ impl Owners {
 pub(crate) struct Consumer {
     pub(crate) group: GroupId,
     pub(crate) owner: OwnerId,
-    /// None: the topic's, whatever that is by then.
+    /// None: the topic's setting at the time of each delivery.
     pub(crate) lease_ms: Option<u32>,
     pub(crate) credit: u32,
     pub(crate) credit_bytes: u64,
     pub(crate) held: u32,
     pub(crate) held_bytes: u64,
-    /// A poll is answered by what one batch gives it. More would only be given back: another attempt of each, and
-    /// for nothing.
+    /// Whether a poll has its answer: the deliveries of one batch. More deliveries would only be
+    /// given back, and each would use up an attempt number.
     pub(crate) is_answered: bool,
-    /// Whether it stands in the group's queue.
+    /// Whether it is in the group's queue.
     pub(crate) queued: bool,
     pub(crate) peer: Peer,
     pub(crate) since: Timestamp,
@@ -277,7 +278,7 @@ impl Consumer {
         self.held < self.credit && !self.is_answered
     }
 
-    /// Bytes that it may be given beside those it holds. One message always fits.
+    /// Returns how many more bytes it may receive. One message always fits.
     pub(crate) fn room_bytes(&self) -> u64 {
         match self.has_credit() {
             true if self.held == 0 => self.credit_bytes.max(1),
@@ -286,49 +287,49 @@ impl Consumer {
         }
     }
 
-    /// The lease it is given.
+    /// Returns the lease of its deliveries.
     pub(crate) fn lease_ms(&self, topic: &Topic) -> u32 {
         self.lease_ms.unwrap_or(topic.settings.lease_ms as u32)
     }
 }
 
-/// Why to wake up.
+/// The reason for a wakeup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wakeup {
     /// A retry will be due soon: its message should be in memory by then.
     Soon(GroupId, Lane, Offset),
     /// A retry is due.
     Due(GroupId, Lane),
-    /// A pause is over.
+    /// A pause has ended.
     Pause(GroupId),
 }
 
-/// What no promise depends on. Empty after recovery.
+/// State that no guarantee depends on. Empty after recovery.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Volatile {
     pub(crate) consumers: BTreeMap<ConsumerId, Consumer>,
     pub(crate) cache: Cache,
-    /// Polls that were given something by the batch under way.
+    /// Polls that received deliveries in the current batch.
     pub(crate) polls_given: Vec<ConsumerId>,
     /// Groups that may have something to deliver right now.
     pub(crate) active: BTreeSet<GroupId>,
     pub(crate) rotor: GroupId,
-    /// When something is to be looked at again.
+    /// Wakeups by time.
     pub(crate) wakeups: BTreeSet<(Timestamp, Wakeup)>,
-    /// Reads under way.
+    /// Reads for dispatch in flight.
     pub(crate) loading: BTreeSet<Prefetch>,
-    /// Lanes whose retries wait until others have read theirs.
+    /// Lanes whose retries wait until those of other lanes are read.
     pub(crate) starved: BTreeSet<(GroupId, Lane)>,
-    /// Lanes with fresh messages whose group may open no more, by group.
+    /// Lanes with fresh messages whose group may open no more messages, by group.
     pub(crate) full: BTreeMap<GroupId, BTreeSet<Lane>>,
-    /// When each chore is to be done next.
+    /// When each chore is due next.
     pub(crate) chores: BTreeMap<Chore, Timestamp>,
     pub(crate) chores_due: BTreeSet<(Timestamp, Chore)>,
-    /// The last bucket of a record that was stored since the recovery.
+    /// The highest bucket of a record stored since recovery.
     pub(crate) last_bucket: u64,
-    /// No lease runs out before its grace after this.
+    /// When the shard was recovered. No lease expires before its grace period after this.
     pub(crate) recovered_at: Timestamp,
-    /// The time of the last batch before that.
+    /// The time of the last batch before the recovery.
     pub(crate) stopped_at: Timestamp,
     /// The storage is nearly full.
     pub(crate) storage_low: bool,

@@ -1,7 +1,7 @@
-//! The open entries of a cursor, kept as they are stored: by block.
+//! The open entries of a cursor, grouped by block as they are stored.
 //!
-//! A block's entries lie together, in any order, each found by its place: a commit that packs a block
-//! walks one short list, and settling in any order moves one entry.
+//! A block keeps its entries in one unordered list, indexed by offset. A commit that packs a block
+//! walks one short list, and a settle moves at most one entry.
 
 use std::collections::{BTreeMap, btree_map};
 
@@ -9,7 +9,7 @@ use crate::change::Entry;
 use crate::id::{ConsumerId, Offset};
 use crate::limits::BLOCK_OFFSETS;
 
-/// An open entry and who holds it.
+/// An open entry and the consumer that holds its lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Open {
     pub(crate) entry: Entry,
@@ -24,13 +24,13 @@ const OFFSETS: usize = BLOCK_OFFSETS as usize;
 struct Block {
     /// One bit per offset.
     live: u128,
-    /// Where in `entries` the entry of a live offset is.
+    /// The index in `entries` of each live offset.
     places: [u8; OFFSETS],
-    /// Each with its bit.
+    /// Each entry with its bit.
     entries: Vec<(u8, Open)>,
 }
 
-const _: () = assert!(BLOCK_OFFSETS == u128::BITS as u64, "a bit per offset of a block");
+const _: () = assert!(BLOCK_OFFSETS == u128::BITS as u64, "a block has one bit per offset");
 
 impl Default for Block {
     fn default() -> Block {
@@ -63,7 +63,7 @@ impl Block {
         Some(open)
     }
 
-    /// In the order of their offsets.
+    /// Returns the entries in offset order.
     fn iter(&self, block: u64) -> impl Iterator<Item = (Offset, &Open)> {
         let mut bits = self.live;
         std::iter::from_fn(move || {
@@ -101,7 +101,7 @@ impl OpenEntries {
         self.get(offset).is_some()
     }
 
-    /// Puts an entry; the one it replaces comes back.
+    /// Inserts an entry and returns the one it replaces.
     pub(crate) fn insert(&mut self, offset: Offset, open: Open) -> Option<Open> {
         let (block, bit) = place(offset);
         let replaced = self.blocks.entry(block).or_default().insert(bit, open);
@@ -120,7 +120,7 @@ impl OpenEntries {
         Some(open)
     }
 
-    /// The lowest offset.
+    /// Returns the lowest open offset.
     pub(crate) fn first(&self) -> Option<Offset> {
         let (block, entries) = self.blocks.first_key_value()?;
         Some(block * BLOCK_OFFSETS + u64::from(entries.live.trailing_zeros()))
@@ -130,7 +130,7 @@ impl OpenEntries {
         self.blocks.iter().flat_map(|(number, block)| block.iter(*number))
     }
 
-    /// Entries with `from <= offset < to`, in order.
+    /// Returns the entries with `from <= offset < to`, in order.
     pub(crate) fn range(&self, from: Offset, to: Offset) -> impl Iterator<Item = (Offset, &Open)> {
         let to = to.max(from);
         let blocks = self.blocks.range(from / BLOCK_OFFSETS..=to / BLOCK_OFFSETS);
@@ -138,7 +138,7 @@ impl OpenEntries {
         entries.filter(move |(offset, _)| (from..to).contains(offset))
     }
 
-    /// Entries of one block, in order.
+    /// Returns the entries of one block, in order.
     pub(crate) fn block(&self, number: u64) -> impl Iterator<Item = (Offset, &Entry)> {
         let entries =
             self.blocks.get(&number).into_iter().flat_map(move |block| block.iter(number));

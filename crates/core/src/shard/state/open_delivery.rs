@@ -13,10 +13,10 @@ pub(crate) struct OpenDelivery<'a> {
     pub(crate) entry: &'a Entry,
 }
 
-/// Stores a new state of the entry.
+/// Returns the change that stores a new state of the entry.
 pub(crate) fn open(held: &OpenDelivery<'_>, entry: Entry) -> Change {
     let OpenDelivery { group, lane, offset, .. } = *held;
-    // A lease that is only renewed stays with its holder.
+    // An extended lease stays with its holder.
     let holder = if entry.is_leased() {
         group.cursor(lane).open.get(offset).and_then(|open| open.holder)
     } else {

@@ -1,4 +1,5 @@
-//! Does the state make sense? Asked after every step in tests and simulation, on demand in production.
+//! Consistency checks of the state. They run after every step in tests and simulation, and on
+//! demand in production.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use crate::id::{ConsumerId, GroupId, Lane, Offset, OwnerId, TopicId};
 use crate::shard::{Cursor, Shard};
 
 impl Shard {
-    /// The first sentence about the state that is not true.
+    /// Describes the first inconsistency of the state, if there is one.
     pub fn violation(&self) -> Option<String> {
         let mut open_total = 0;
         let mut leases = 0;
@@ -15,14 +16,17 @@ impl Shard {
         let mut entries: BTreeMap<OwnerId, u64> = BTreeMap::new();
         for (id, group) in &self.groups {
             let Some(topic) = self.topics.get(&group.row.topic) else {
-                return Some(format!("group {id} reads a topic that is not there"));
+                return Some(format!("group {id} reads a topic that does not exist"));
             };
             if group.cursors.len() != topic.lanes.len() {
-                return Some(format!("group {id} has not one cursor per lane"));
+                return Some(format!("group {id} does not have one cursor per lane"));
             }
             let open: usize = group.cursors.iter().map(|cursor| cursor.open.len()).sum();
             if group.open != open as u64 {
-                return Some(format!("group {id} counts {} open entries, has {open}", group.open));
+                return Some(format!(
+                    "group {id} counts {} open entries but has {open}",
+                    group.open
+                ));
             }
             open_total += group.open;
             for (index, cursor) in group.cursors.iter().enumerate() {
@@ -45,16 +49,16 @@ impl Shard {
         }
         let cursors: usize = self.groups.values().map(|group| group.cursors.len()).sum();
         if cursors as u64 != self.cursors_total {
-            return Some(format!("{cursors} cursors, counted {}", self.cursors_total));
+            return Some(format!("{cursors} cursors exist but {} are counted", self.cursors_total));
         }
         if (open_total, leases) != (self.open_total, self.leases.len()) {
-            return Some(format!("{open_total} open and {leases} leased, counted otherwise"));
+            return Some(format!("{open_total} open and {leases} leased, but the totals differ"));
         }
         self.consumers_violation(&held).or_else(|| self.owners_violation(&entries))
     }
 
-    /// The first lane whose pages do not end where it does. A page below `first` may be gone, and one of dead
-    /// letters may be purged.
+    /// Describes the first lane whose pages do not end at its high offset. Pages below `first` may
+    /// be deleted, and dead letters may be purged.
     pub(crate) fn pages_violation(
         &self,
         ends: &BTreeMap<(TopicId, Lane), Offset>,
@@ -80,11 +84,11 @@ impl Shard {
         for (offset, open) in cursor.open.iter() {
             let entry = &open.entry;
             if offset >= cursor.next || offset < cursor.start.offset {
-                return Some(format!("{offset} is open outside of what was delivered"));
+                return Some(format!("offset {offset} is open outside the delivered range"));
             }
             if entry.attempt == 0 || entry.spent > entry.attempt {
                 return Some(format!(
-                    "{offset} has attempt {} and spent {}",
+                    "offset {offset} has attempt {} and spent {}",
                     entry.attempt, entry.spent
                 ));
             }
@@ -101,26 +105,32 @@ impl Shard {
             };
             waiting += usize::from(!entry.is_leased());
             if !listed {
-                return Some(format!("{offset} is {:?} and not listed so", entry.state));
+                return Some(format!("offset {offset} is {:?} but not indexed so", entry.state));
             }
         }
         if (leased, bytes) != (cursor.leased, cursor.open_bytes) {
-            return Some(format!("{leased} leased, {bytes} bytes open, counted otherwise"));
+            return Some(format!(
+                "{leased} leased and {bytes} bytes open, but the counters differ"
+            ));
         }
         let listed = cursor.retries.len() + cursor.returned.len();
-        (listed != waiting).then(|| format!("{waiting} wait, {listed} are listed"))
+        (listed != waiting).then(|| format!("{waiting} entries wait but {listed} are indexed"))
     }
 
     fn consumers_violation(&self, held: &BTreeMap<ConsumerId, (u32, u64)>) -> Option<String> {
         for (id, consumer) in &self.volatile.consumers {
             let is = held.get(id).copied().unwrap_or_default();
             if is != (consumer.held, consumer.held_bytes) {
-                return Some(format!("consumer {id} holds {is:?}, counted otherwise"));
+                return Some(format!(
+                    "consumer {id} holds {is:?} (messages, bytes), but its counters differ"
+                ));
             }
             let queued =
                 self.groups.get(&consumer.group).is_some_and(|group| group.ready.contains(id));
             if queued != consumer.queued || (consumer.has_credit() && !queued) {
-                return Some(format!("consumer {id} has credit or a place in line, not both"));
+                return Some(format!(
+                    "consumer {id} has credit but is not queued, or its queued flag is wrong"
+                ));
             }
         }
         None
@@ -132,10 +142,12 @@ impl Shard {
                 self.volatile.consumers.values().filter(|consumer| consumer.owner == *id).count();
             let is = (entries.get(id).copied().unwrap_or(0), consumers as u64);
             if is != (owner.entries, owner.consumers) {
-                return Some(format!("owner {id} is used {is:?}, counted otherwise"));
+                return Some(format!(
+                    "owner {id} is used by {is:?} (entries, consumers), but its counters differ"
+                ));
             }
         }
         let known = entries.keys().all(|id| self.owners.by_id.contains_key(id));
-        (!known).then(|| "an entry's owner has no name".to_owned())
+        (!known).then(|| "an entry has an unknown owner".to_owned())
     }
 }

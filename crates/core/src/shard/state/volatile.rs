@@ -1,6 +1,6 @@
-//! The volatile part of a shard: who is there, whose turn it is, what is to be looked at next.
+//! The volatile part of a shard: consumers, their turns, wakeups and planned chores.
 //!
-//! Nothing promised depends on it: a recovery begins with none of it.
+//! No guarantee depends on it. It is empty after recovery.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::shard::state::{Consumer, Wakeup};
 use crate::time::Timestamp;
 
 impl Shard {
-    /// Makes a volatile change true here.
+    /// Applies a volatile change.
     pub(crate) fn absorb_volatile(&mut self, note: &VolatileChange) {
         match note {
             VolatileChange::Joined {
@@ -23,7 +23,7 @@ impl Shard {
                 credit_bytes,
                 peer,
             } => {
-                // A join that arrives twice keeps what the consumer holds.
+                // A repeated join keeps the deliveries that the consumer holds.
                 let before = self.forget_consumer(*consumer);
                 let before = before.filter(|before| before.group == *group);
                 let (held, held_bytes) =
@@ -106,7 +106,7 @@ impl Shard {
         }
     }
 
-    /// The queue goes on where the run ended.
+    /// Rotates the group's queue to where the run ended.
     fn turn(&mut self, id: GroupId, turns: usize) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let length = group.ready.len();
@@ -117,7 +117,7 @@ impl Shard {
         self.thin_queue(id);
     }
 
-    /// The batch gives nothing more.
+    /// Marks the polls that this batch delivered to as answered, once its dispatch is complete.
     pub(crate) fn answer_polls(&mut self) {
         let mut groups = BTreeSet::new();
         for poll in std::mem::take(&mut self.volatile.polls_given) {
@@ -129,15 +129,15 @@ impl Shard {
         groups.into_iter().for_each(|group| self.thin_queue(group));
     }
 
-    /// A poll is not shown what a batch gave it: it has no answer yet.
-    pub(crate) fn ask_again(&mut self, id: ConsumerId) {
+    /// Queues a consumer again whose delivery was withheld. A poll has no answer yet.
+    pub(crate) fn requeue(&mut self, id: ConsumerId) {
         if let Some(consumer) = self.volatile.consumers.get_mut(&id) {
             consumer.is_answered = false;
             self.enqueue(id);
         }
     }
 
-    /// Who has no credit left leaves the queue.
+    /// Removes consumers without credit from the queue.
     fn thin_queue(&mut self, id: GroupId) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let consumers = &mut self.volatile.consumers;
@@ -163,7 +163,7 @@ impl Shard {
         self.activate(group);
     }
 
-    /// A lane of a group may have something to deliver.
+    /// Activates a lane of a group if it may have something to deliver.
     pub(crate) fn offer(&mut self, id: GroupId, lane: Lane) {
         let Some(group) = self.groups.get_mut(&id) else {
             return;
@@ -176,9 +176,9 @@ impl Shard {
         }
     }
 
-    /// Fewer messages are open than before: lanes that waited for that have their turn. All of them, since one
-    /// alone might have no consumer, and the others would wait in vain.
-    pub(crate) fn offer_full(&mut self) {
+    /// Reactivates the lanes that waited until fewer messages are open. All of them, because a
+    /// single one might have no consumer, and the others would wait forever.
+    pub(crate) fn reactivate_full_lanes(&mut self) {
         if self.volatile.full.is_empty() {
             return;
         }
@@ -224,7 +224,7 @@ impl Shard {
         Some(consumer)
     }
 
-    /// Messages that a read brought.
+    /// Ends a read for dispatch and reactivates the lanes that waited for it.
     pub(crate) fn loaded(&mut self, want: &Prefetch) {
         self.volatile.loading.remove(want);
         match want {
@@ -248,8 +248,8 @@ impl Shard {
         }
     }
 
-    /// Settings of a topic have changed: limits may have more room, what is kept may be less.
-    pub(crate) fn look_again(&mut self, topic: TopicId) {
+    /// Checks a topic again after a settings change: limits may be higher, and retention shorter.
+    pub(crate) fn recheck_topic(&mut self, topic: TopicId) {
         let Some(of) = self.topics.get(&topic) else { return };
         let groups: Vec<GroupId> = of.groups.values().copied().collect();
         for lane in (0..of.row.partitions).map(Lane::of) {
@@ -259,11 +259,11 @@ impl Shard {
             }
         }
         groups.iter().for_each(|group| self.plan_idle(*group));
-        // Which of its dead letters are old is known only once they are read.
+        // The age of its dead letters is known only after they are read.
         self.plan_drop(topic, Timestamp(0));
     }
 
-    /// Settled messages will have to be trimmed some day.
+    /// Plans the retention check of a lane, unless one is planned.
     pub(crate) fn plan_chore(&mut self, topic: TopicId, lane: Lane) {
         let chore = Chore::Retain { topic, lane };
         if !self.volatile.chores.contains_key(&chore)
@@ -275,7 +275,7 @@ impl Shard {
         }
     }
 
-    /// Whether a group is idle is looked at, where that matters.
+    /// Plans an idle check of a group, if its topic deletes idle groups.
     pub(crate) fn plan_idle(&mut self, id: GroupId) {
         let topic = self.groups.get(&id).and_then(|group| self.topics.get(&group.row.topic));
         if topic.is_some_and(|topic| topic.settings.group_idle_ms.is_some()) {
@@ -283,7 +283,7 @@ impl Shard {
         }
     }
 
-    /// Dead letters of a topic from `since` on will have to go some day.
+    /// Plans the expiry of a topic's dead letters from `since` on.
     pub(crate) fn plan_drop(&mut self, source: TopicId, since: Timestamp) {
         let Some(topic) = self.topics.get(&source).filter(|topic| topic.dlq.is_some()) else {
             return;

@@ -1,4 +1,4 @@
-//! What the ledger accepted is appended to the chain of its namespace, in the same commit.
+//! Appends accepted decisions of the ledger to the chain of their namespace, in the same commit.
 
 use crate::audit::{Accepted, AuditRecord, Link, Tip, outcome_hash};
 use crate::change::{Change, Decision, Lookup, Reads};
@@ -11,19 +11,19 @@ use crate::shard::Shard;
 use crate::shard::context::Context;
 
 impl Context<'_> {
-    /// A fence was granted.
+    /// Records that a fence was granted.
     pub(crate) fn audit_begin(&self, row: &EffectRow, changes: &mut Vec<Change>) {
         let accepted = Accepted::Begin { request: row.request.clone() };
         self.append(row, accepted, changes);
     }
 
-    /// Its holder said how it ended.
+    /// Records the outcome that the holder reported.
     pub(crate) fn audit_finish(&self, row: &EffectRow, changes: &mut Vec<Change>) {
         let (state, outcome) = (row.state, outcome_hash(&row.outcome));
         self.append(row, Accepted::Finish { state, outcome }, changes);
     }
 
-    /// A person did.
+    /// Records the outcome that an operator set.
     pub(crate) fn audit_resolve(&self, row: &EffectRow, changes: &mut Vec<Change>) {
         let (state, outcome) = (row.state, outcome_hash(&row.outcome));
         let reason = row.resolution.as_ref().map(|of| of.reason.clone()).unwrap_or_default();
@@ -32,7 +32,7 @@ impl Context<'_> {
 
     fn append(&self, row: &EffectRow, accepted: Accepted, changes: &mut Vec<Change>) {
         let namespace = &row.name.namespace;
-        // One command may decide several.
+        // One command may append several records.
         let earlier = changes.iter().rev().find_map(|change| {
             let Change::Audit(link) = change else { return None };
             (link.namespace == *namespace).then_some(link.tip)
@@ -49,7 +49,8 @@ impl Context<'_> {
         known.unwrap_or_else(|| Tip::root(namespace, self.config.shard))
     }
 
-    /// How far a chain goes. Whoever is told can read that far: it is durable then.
+    /// Returns the tip of a chain. Replies are sent after the commit, so the chain is durable up to
+    /// this tip.
     pub(crate) fn view_chain(&self, namespace: &Text) -> Decision {
         Decision::reply(Reply::Chain(self.tip(namespace)))
     }
@@ -62,7 +63,7 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// One slice of a chain. It ends where a record is missing.
+    /// Returns one slice of a chain. The slice ends at the first missing record.
     pub(crate) fn read_audit(&self, read: &ReadAudit) -> Decided {
         let mut slice = AuditSlice { records: Vec::new(), next: None };
         let mut expected = read.from.max(1);

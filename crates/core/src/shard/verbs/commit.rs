@@ -1,9 +1,9 @@
-//! One atomic commit: the end of a delivery, the outcomes of its effects and the next steps are one
-//! decision, so there is no moment in which one of them has happened and another has not.
+//! One atomic commit: the end of a delivery, the outcomes of its effects and the produced messages
+//! are one decision, so there is no moment in which one of them has happened and another has not.
 //!
-//! What was committed is on record, by the attempt: the same again is answered as done, other content is
-//! refused. An attempt that holds its message has not committed, so the record is only looked for when
-//! it does not.
+//! A commit is recorded under its attempt. Repeating it returns the same reply; other content is
+//! rejected. An attempt that still holds its message has not committed, so the record is read only
+//! after the lease has ended.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,23 +21,23 @@ use crate::refusal::{Decided, Refusal};
 use crate::row::{Hash16, Key, RecordKind};
 use crate::shard::Shard;
 use crate::shard::context::Context;
-use crate::shard::ledger::{self, Effects};
+use crate::shard::ledger::{self, OpenEffects};
 use crate::shard::rules::dedupe::content;
 use crate::shard::state::open_delivery::OpenDelivery;
 use crate::shard::verbs::pointer::{check_pointers, pointer_reads};
 use crate::shard::verbs::produce::ProduceBatch;
 use crate::shard::verbs::produce::Stored;
-use crate::shard::verbs::settle::{Standing, stale_lease};
+use crate::shard::verbs::settle::{DeliveryState, stale_lease};
 use crate::time::Timestamp;
 use crate::token::LeaseToken;
 
 /// The attempt that committed.
 type Attempt = (GroupId, Generation, Lane, Offset, u32);
 
-/// What is kept of a commit.
+/// The record of a commit.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CommitRecord {
-    /// The identity in clear: a hash alone could be another's.
+    /// The full identity, because two identities may share a hash.
     attempt: Attempt,
     content: [u8; 16],
     produced: Vec<CommitReceipt>,
@@ -48,7 +48,7 @@ fn attempt(token: &LeaseToken) -> Attempt {
     (token.group, token.generation, token.lane, token.offset, token.attempt)
 }
 
-/// After a restore places are given out again: what was committed at one before is not what is there now.
+/// Offsets are reused after a restore, so the restore generation is part of the hash.
 fn record_hash(token: &LeaseToken) -> Hash16 {
     match token.restore {
         0 => pack::hash16(RecordKind::Commit, &attempt(token)),
@@ -61,7 +61,8 @@ fn record_key(token: &LeaseToken) -> Key {
 }
 
 impl Shard {
-    /// Everything at once, as far as it can be told: each round of reading costs a commit's time.
+    /// Requests as many rows as possible at once, because each round of reads takes as long as a
+    /// commit.
     pub(crate) fn commit_reads(&self, commit: &Commit) -> Reads {
         if check(commit).is_err() {
             return Vec::new();
@@ -72,7 +73,8 @@ impl Shard {
             group.cursors.get(lane.index()).and_then(|cursor| cursor.open.get(offset))
         });
         let Some(open) = entry else {
-            // Probably a repeat. What the first one needed may be damaged since.
+            // Probably a repeat. It reads only the record, because other rows of the first commit
+            // may be damaged since then.
             return vec![Lookup::Row(record_key(token))];
         };
         let mut reads: Reads = Vec::new();
@@ -97,24 +99,25 @@ impl Context<'_> {
         check(commit)?;
         let claim = Claim::Token(commit.token.clone(), None);
         let (held, is_late) = match self.standing(&claim) {
-            Ok(Standing::Leased(held)) => (held, false),
-            Ok(Standing::Expired(held)) => (held, true),
+            Ok(DeliveryState::Leased(held)) => (held, false),
+            Ok(DeliveryState::Expired(held)) => (held, true),
             Ok(ended) => {
                 let otherwise = ended.leased(&claim).err();
-                let otherwise = otherwise.expect("what is leased was taken above");
-                return self.committed_before(commit, otherwise);
+                let otherwise = otherwise.expect("leased deliveries are handled above");
+                return self.repeat_commit(commit, otherwise);
             }
             Err(Refusal::Rejected(stale @ Rejection::StaleLease { .. })) => {
-                return self.committed_before(commit, stale);
+                return self.repeat_commit(commit, stale);
             }
             Err(refusal) => return Err(refusal),
         };
         if held.topic.is_dlq() && commit.ending != Ending::Ack {
-            // A dead letter that fails waits and comes again: its next steps would be taken again as well.
-            check_steps(commit, "with ack only: a dead letter that is nacked comes again")?;
+            // A nacked dead letter is delivered again, so its messages would be produced again.
+            check_steps(commit, "with ack, because a nacked dead letter is delivered again")?;
         }
         if is_late && commit.ending != Ending::Ack {
-            // Its retry is on its way: only an outcome can still overtake it.
+            // The retry is scheduled already. Only an ack can still settle the message before the
+            // retry starts.
             return Err(stale_lease(Stale::Waiting, &claim).into());
         }
         let mut effects = self.effects_of_delivery(&held)?;
@@ -130,7 +133,7 @@ impl Context<'_> {
         }
         for row in concluded {
             self.audit_finish(&row, &mut decision.changes);
-            // An ack writes all of them anyway, with the end of their time.
+            // An ack stores all effects anyway, with their expiry.
             if commit.ending != Ending::Ack {
                 self.put_effect(row, &mut decision.changes);
             }
@@ -158,15 +161,16 @@ impl Context<'_> {
             }
         }
         let Reply::Committed { produced, .. } = &decision.reply else {
-            unreachable!("a commit is answered as one")
+            unreachable!("`produced` replies `Committed`")
         };
         let record = self.commit_record(commit, &held, produced.clone());
         self.put_record(self.now, record, &mut decision.changes);
         Ok(decision)
     }
 
-    /// A commit of an attempt that holds nothing any more: told again if it is the same.
-    fn committed_before(&self, commit: &Commit, otherwise: Rejection) -> Decided {
+    /// Decides a commit whose attempt holds no lease: a repeat gets the recorded reply, anything
+    /// else is rejected.
+    fn repeat_commit(&self, commit: &Commit, otherwise: Rejection) -> Decided {
         let row = self.rows.row(record_key(&commit.token))?;
         let record = row.map(pack::open::<CommitRecord>).transpose()?;
         let is_this = |record: &CommitRecord| {
@@ -201,8 +205,8 @@ impl Context<'_> {
         }
     }
 
-    /// The messages of a commit, which follow `message`; without one there are none. Reads of all of them are
-    /// asked for together.
+    /// Produces the messages of a commit, which follow `message`. Without `message` there are none.
+    /// The reads of all messages are requested together.
     fn produced(
         &self,
         commit: &Commit,
@@ -255,16 +259,16 @@ impl Context<'_> {
     }
 }
 
-/// Whether anything of it depends on what the message says.
+/// Whether the commit needs the content of its message.
 fn has_message(commit: &Commit) -> bool {
     !commit.produce.is_empty() || !commit.pointers.is_empty() || commit.result.is_some()
 }
 
-/// Effects that the commit ends, as they are then.
+/// Finishes the effects of a commit. Returns the changed rows.
 fn conclude(
     now: Timestamp,
     commit: &Commit,
-    effects: &mut Effects,
+    effects: &mut OpenEffects,
     restore: u32,
 ) -> Result<Vec<EffectRow>, Refusal> {
     let mut concluded = Vec::new();
@@ -275,10 +279,11 @@ fn conclude(
         let is_meant = |row: &&mut EffectRow| {
             effect_hash(&row.name) == token.hash && ledger::is_of(token, row)
         };
-        // One that has gone on to another message of its key was begun here all the same.
+        // An effect that was begun here may since have been begun under another message of the same
+        // key.
         let row = effects.rows.iter_mut().chain(&mut effects.others).find(is_meant);
         let row = row.ok_or_else(|| {
-            refused(Rejection::invalid("token", "it was not begun under this delivery"))
+            refused(Rejection::invalid("token", "the effect was not begun under this delivery"))
         })?;
         if let Some(ended) = ledger::conclude(now, row, finish, restore).map_err(refused)? {
             *row = ended.clone();
@@ -288,7 +293,7 @@ fn conclude(
     Ok(concluded)
 }
 
-/// The next step belongs to the run and the customer of the one before, unless it says otherwise.
+/// Copies `run_id` and `tenant_id` of the message, unless the produced message sets them.
 fn with_origin(produce: &Produce, message: &Message) -> Produce {
     let mut produce = produce.clone();
     let (envelope, before) = (&mut produce.envelope, &message.envelope);
@@ -297,7 +302,7 @@ fn with_origin(produce: &Produce, message: &Message) -> Produce {
     produce
 }
 
-/// Everything that makes a commit another one.
+/// Hash of everything that distinguishes two commits of one attempt.
 fn fingerprint(commit: &Commit) -> [u8; 16] {
     let Commit { token: _, ending, effects, produce, pointers, result } = commit;
     let effects: Vec<_> = effects
@@ -313,13 +318,13 @@ fn fingerprint(commit: &Commit) -> [u8; 16] {
     pack::fingerprint(&(ending, effects, produce, pointers, result))
 }
 
-/// Next steps are for a message that does not come again: there may be none.
+/// Rejects produced messages and pointers, because the message will be delivered again.
 fn check_steps(commit: &Commit, with: &str) -> Result<(), Rejection> {
     if !commit.produce.is_empty() {
-        return Err(Rejection::invalid("produce", format!("goes {with}")));
+        return Err(Rejection::invalid("produce", format!("is allowed only {with}")));
     }
     if !commit.pointers.is_empty() {
-        return Err(Rejection::invalid("pointers", format!("go {with}")));
+        return Err(Rejection::invalid("pointers", format!("are allowed only {with}")));
     }
     Ok(())
 }
@@ -329,21 +334,21 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
     let is_over = match ending {
         Ending::Ack | Ending::Final(_) => true,
         Ending::Nack { delay_ms, .. } if delay_ms.is_some_and(|delay| delay > DELAY_MS_MAX) => {
-            return Err(Rejection::invalid("delay_ms", "is at most 604800000"));
+            return Err(Rejection::invalid("delay_ms", "must be at most 604800000"));
         }
         Ending::Nack { .. } => false,
     };
     if !is_over {
-        check_steps(commit, "with ack and with a final nack only")?;
+        check_steps(commit, "with ack, or with a nack that has dead_letter")?;
     }
     if result.is_some() && *ending != Ending::Ack {
-        return Err(Rejection::invalid("result", "goes with ack only"));
+        return Err(Rejection::invalid("result", "is allowed only with ack"));
     }
     if effects.len() > usize::from(EFFECTS_MAX) {
-        return Err(Rejection::invalid("effects", "are at most 32"));
+        return Err(Rejection::invalid("effects", "at most 32 are allowed"));
     }
     if produce.len() > PRODUCES_MAX {
-        return Err(Rejection::invalid("produce", "are at most 100"));
+        return Err(Rejection::invalid("produce", "at most 100 are allowed"));
     }
     check_pointers(pointers)
 }

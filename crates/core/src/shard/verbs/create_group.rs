@@ -1,4 +1,4 @@
-//! Making a group.
+//! Creates a group.
 
 use crate::change::{Change, CursorStart, Decision, GroupRow, LaneState};
 use crate::command::{GroupName, Rejection, Reply, Start};
@@ -29,14 +29,14 @@ impl Context<'_> {
         Ok(decision.with(ids).with(Change::Group(Box::new(row))))
     }
 
-    /// The lanes' marks, after a group was made.
+    /// Deletes the retention marks that a new group makes invalid.
     pub(crate) fn unmark_all(&self, topic: &Topic, row: &GroupRow, changes: &mut Vec<Change>) {
         for (index, start) in row.cursors.iter().enumerate() {
             self.unmark(topic, Lane::of(index as u32), start.offset, changes);
         }
     }
 
-    /// A new group that begins at these offsets, and what the counter is then.
+    /// Returns a new group that starts at these offsets, and the new value of the id counter.
     pub(crate) fn new_group(
         &self,
         topic: &Topic,

@@ -1,4 +1,4 @@
-//! Making a topic.
+//! Creates a topic.
 
 use crate::change::{Change, Decision, TopicKind, TopicRow};
 use crate::command::{CreateTopic, Rejection, Reply};
@@ -12,14 +12,14 @@ impl Context<'_> {
     pub(crate) fn create_topic(&self, create: &CreateTopic) -> Decided {
         check_name("name", &create.name.topic, TOPIC_BYTES_MAX)?;
         if ["dlq.", "sys."].iter().any(|reserved| create.name.topic.starts_with(reserved)) {
-            return Err(Rejection::invalid("name", "dlq. and sys. are reserved").into());
+            return Err(Rejection::invalid("name", "must not start with dlq. or sys.").into());
         }
         if !(1..=PARTITIONS_MAX).contains(&create.partitions) {
-            return Err(Rejection::invalid("partitions", "is 1 to 1024").into());
+            return Err(Rejection::invalid("partitions", "must be between 1 and 1024").into());
         }
         self.config.defaults.with(&create.settings).check().map_err(Rejection::from)?;
         if let Ok(topic) = self.topic_named(&create.name) {
-            // A setting that is not named does not differ.
+            // Omitted settings are not compared.
             let alike = topic.row.partitions == create.partitions
                 && topic.settings.with(&create.settings) == topic.settings;
             let id = topic.row.id;

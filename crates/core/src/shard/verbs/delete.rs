@@ -1,5 +1,5 @@
-//! Removing groups and topics. What they leave behind is dead by rule at once and deleted later, in
-//! bounded steps.
+//! Deletes groups and topics. Their rows are dead by rule at once and are deleted later, in bounded
+//! steps.
 
 use crate::change::{Action, Change, Decision, Garbage, LaneState};
 use crate::command::{GroupName, Rejection, Reply, TopicName};
@@ -52,7 +52,7 @@ impl Context<'_> {
         if topic.is_dlq() { Err(Rejection::DeadLetterTopic) } else { Ok(topic) }
     }
 
-    /// A topic and what goes with it.
+    /// A topic and its dead-letter topic.
     fn with_dead_letters<'a>(&'a self, topic: &'a Topic) -> impl Iterator<Item = &'a Topic> {
         [Some(topic), topic.dlq.map(|dlq| &self.topics[&dlq])].into_iter().flatten()
     }
@@ -77,7 +77,8 @@ impl Context<'_> {
 
 impl Shard {
     fn discard_group(&self, topic: &Topic, group: &Group, decision: &mut Decision) {
-        // A list of its own: each cursor searches it, and a deleted topic may have thousands of groups.
+        // A separate list, because each cursor searches it and a deleted topic may have thousands
+        // of groups.
         let mut changes = Vec::new();
         for index in 0..group.cursors.len() {
             self.discard_cursor(topic, group, Lane::of(index as u32), &mut changes);
@@ -87,14 +88,14 @@ impl Shard {
         decision.actions.extend(group.consumers.iter().map(|consumer| Action::Dismiss(*consumer)));
     }
 
-    /// What is left of a group that nobody reads.
+    /// Returns the changes that delete an idle group.
     pub(crate) fn discarded(&self, topic: &Topic, group: &Group) -> Vec<Change> {
         let mut decision = done();
         self.discard_group(topic, group, &mut decision);
         decision.changes
     }
 
-    /// Blocks and notes of a cursor whose life is over.
+    /// Adds the blocks and notes of a moved or deleted cursor to the garbage.
     pub(crate) fn discard_cursor(
         &self,
         topic: &Topic,
@@ -105,13 +106,13 @@ impl Shard {
         let cursor = group.cursor(lane);
         let state = lane_state(topic, lane, changes);
         if cursor.low() < state.trimmed {
-            // What it had open kept pages from being trimmed: look at them again.
+            // Its open entries kept pages from being trimmed. These pages are checked again.
             let state = LaneState { trimmed: cursor.low(), ..state };
             changes.push(Change::Lane { topic: topic.row.id, lane, state });
         }
         let generation = cursor.start.generation;
         let extent = (lane, cursor.low(), cursor.next);
-        // Cursors made together share their generation: what is left of them is one piece of garbage.
+        // Cursors created together share their generation, so their rows are one piece of garbage.
         let in_this = changes.iter_mut().find_map(|change| {
             let Change::Garbage { id, garbage } = change else { return None };
             let Garbage::Cursor { lanes, .. } = &mut **garbage else { return None };

@@ -1,7 +1,8 @@
-//! Why a message or a group is where it is. What is said about it is in [`summary`](crate::shard::verbs::summary).
+//! Explains the state of a message, a group or an effect. The sentences are in
+//! [`summary`](crate::shard::verbs::summary).
 //!
-//! What is known is the present and the last error. How a message ended in a group is known as long as its
-//! tombstone is; a plain ack of the first attempt has none.
+//! Explain reports the current state and the last error. How a message ended in a group is known
+//! while its tombstone is kept. A plain ack of the first attempt leaves no tombstone.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::shard::verbs::summary::{self, MessageState};
 use crate::shard::{Group, Shard, Topic};
 use crate::view::Blocked;
 
-/// The message that is to be explained.
+/// The message to explain.
 struct Subject<'a> {
     topic: &'a Topic,
     lane: Lane,
@@ -50,7 +51,7 @@ impl Context<'_> {
     pub(crate) fn explain(&self, explain: &Explain) -> Decided {
         let explained = match (explain, self.subject(explain)?) {
             (Explain::Effect(query), _) => {
-                let view = Box::new(self.looked_at(query)?);
+                let view = Box::new(self.effect_view(query)?);
                 Explained::Effect { summary: ledger::of_effect(self.now, &view), view }
             }
             (Explain::Group(name), _) => {
@@ -65,7 +66,7 @@ impl Context<'_> {
                 Explained::Message(self.explain_message(&subject, Some(id.restore))?)
             }
             (Explain::Message { .. } | Explain::Id { .. }, None) => {
-                unreachable!("they are messages")
+                unreachable!("these name a message")
             }
         };
         Ok(Decision::reply(Reply::Explained(Box::new(explained))))
@@ -73,14 +74,14 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// The message that is asked about; None: something else is.
+    /// The message to explain, or `None` if the command names a group or an effect.
     fn subject(&self, explain: &Explain) -> Result<Option<Subject<'_>>, Rejection> {
         let (topic, lane, offset) = match explain {
             Explain::Group(_) | Explain::Effect(_) => return Ok(None),
             Explain::Message { topic, partition, offset } => {
                 let topic = self.topic_named(topic)?;
                 if *partition >= topic.row.partitions {
-                    return Err(Rejection::invalid("partition", "there is no such partition"));
+                    return Err(Rejection::invalid("partition", "does not exist in this topic"));
                 }
                 (topic, Lane::of(*partition), *offset)
             }
@@ -165,11 +166,11 @@ impl Context<'_> {
         let own = message.and_then(|message| message.envelope.retry_policy);
         let policy = own.map(|own| own.over(&topic.settings.retry_policy));
         let policy = policy.unwrap_or(topic.settings.retry_policy);
-        // There is no dead letter of a dead letter.
+        // A dead letter is never dead-lettered again, so it has no attempt limit.
         let max_attempts = if topic.is_dlq() { -1 } else { policy.max_attempts };
         let entry = if let MessageState::Open(entry) = known { Some(entry) } else { None };
         let last_error = if let MessageState::Dead { row: Some(row), .. } = &known {
-            // As it is listed: the whole of it is with the dead letter.
+            // Truncated, as in the list. The dead letter has the full text.
             row.error.clone()
         } else {
             self.last_error(group, lane, offset, entry)?
@@ -185,7 +186,7 @@ impl Context<'_> {
         let effects = effects.into_iter().map(|row| self.show_effect(row)).collect();
         let blocked = self.blocked(self.now, topic, group, lane);
         let blocked = blocked.filter(|why| is_blocked_by(&known, *why));
-        let (state, attempts) = in_a_word(&known);
+        let (state, attempts) = state_and_attempts(&known);
         let told = summary::MessageSummary {
             now: self.now,
             group,
@@ -269,7 +270,8 @@ impl Context<'_> {
     }
 }
 
-/// A fresh message is held back by whatever stops its lane, a retry only by what stops every delivery.
+/// Whether `why` blocks the message. Any reason blocks a fresh message; a retry is blocked only by
+/// reasons that stop every delivery.
 fn is_blocked_by(known: &MessageState<'_>, why: Blocked) -> bool {
     let stops_retries = match why {
         Blocked::Paused | Blocked::NoConsumers | Blocked::NoCredit | Blocked::InFlightLimit => true,
@@ -287,8 +289,8 @@ fn is_blocked_by(known: &MessageState<'_>, why: Blocked) -> bool {
     }
 }
 
-/// The state, and the attempts that counted.
-fn in_a_word(known: &MessageState<'_>) -> (ExplainState, u32) {
+/// Returns the state and the number of attempts that count.
+fn state_and_attempts(known: &MessageState<'_>) -> (ExplainState, u32) {
     match known {
         MessageState::Fresh { .. } => (ExplainState::Ready, 0),
         MessageState::Open(entry) if entry.is_leased() => (ExplainState::Leased, entry.spent),

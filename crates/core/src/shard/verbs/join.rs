@@ -1,4 +1,4 @@
-//! Consumers come and go.
+//! Consumers join and leave a group.
 
 use crate::change::{Change, Decision, VolatileChange};
 use crate::command::{Join, Missing, Rejection, Reply, Start};
@@ -11,7 +11,7 @@ use crate::shard::verbs::create_group::{earliest, latest};
 use crate::validate::{check_lease, check_owner};
 
 impl Context<'_> {
-    /// The number of an owner, which is stored if it is new.
+    /// Returns the id of an owner. Stores the name if it is new.
     pub(crate) fn owner_named(
         &self,
         name: &Text,
@@ -27,11 +27,12 @@ impl Context<'_> {
         owner
     }
 
-    /// Takes a consumer in, and makes its group where the topic allows that.
+    /// Adds a consumer. Creates its group if it does not exist and the topic has
+    /// `auto_create_groups`.
     pub(crate) fn join(&self, join: &Join) -> Decided {
         check_owner(&join.owner)?;
         if !(1..=CREDIT_MAX).contains(&join.credit) {
-            return Err(Rejection::invalid("credit", "is 1 to 10000").into());
+            return Err(Rejection::invalid("credit", "must be between 1 and 10000").into());
         }
         let topic = self.topic_named(&join.name.topic)?;
         if let Some(lease_ms) = join.lease_ms {
@@ -49,9 +50,11 @@ impl Context<'_> {
                 let starts = match join.start {
                     Start::Earliest => earliest(topic),
                     Start::Latest => latest(topic),
-                    // Finding it takes reads, and who joins is not to wait for them.
+                    // A start by time needs reads, and a join must not wait for reads.
                     Start::Time(_) => {
-                        return Err(Rejection::invalid("start", "is earliest or latest").into());
+                        return Err(
+                            Rejection::invalid("start", "must be earliest or latest").into()
+                        );
                     }
                 };
                 let (row, _) = self.new_group(topic, &join.name, &starts)?;

@@ -1,4 +1,4 @@
-//! Looking at dead letters: one slice of a topic's, newest first.
+//! Lists the dead letters of a topic, newest first, one slice per command.
 
 use crate::change::{DeadRow, Decision, Lookup, Reads};
 use crate::command::{DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Reply};

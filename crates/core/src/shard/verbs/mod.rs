@@ -1,4 +1,4 @@
-//! What clients, other shards and operators ask for: one file each.
+//! Commands of clients, other shards and operators, one file per verb.
 
 pub(super) mod audit;
 pub(super) mod commit;

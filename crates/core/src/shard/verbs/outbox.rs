@@ -1,10 +1,12 @@
-//! What a commit produces for other shards: rows of the same commit, numbered without gap per target.
+//! Messages that a commit produces for other shards. They are rows of the same commit, numbered per
+//! target without gaps.
 //!
-//! 1. One window at a time is on its way to a target, in order. Sending it again is harmless: the target
-//!    keeps the number it expects next in the commit of the messages.
-//! 2. A row goes when its message has arrived, in one commit with the dead letter if it was refused for
-//!    good. A window ends at a refusal, so that its reason cannot be lost with an answer.
-//! 3. That a window was sent is volatile: whoever recovers sends it again.
+//! 1. One window per target is in flight, in order. Sending it again is harmless: the target stores
+//!    the next number it expects in the commit of the messages.
+//! 2. A row is deleted when its message has arrived. If the target rejected the message, the row is
+//!    deleted in one commit with the dead letter. A window ends at a rejection, so that the reason
+//!    cannot be lost with a reply.
+//! 3. It is not stored that a window was sent, so a recovered shard sends it again.
 
 use crate::change::{Action, Change, Chore, Decision, Lookup, Reads, TopicKind, VolatileChange};
 use crate::command::{
@@ -25,9 +27,9 @@ use crate::shard::verbs::produce::{ProduceBatch, message};
 use crate::shard::{Shard, done};
 use crate::time::Timestamp;
 
-/// After this a window counts as lost and is sent again.
+/// After this time a window counts as lost and is sent again.
 const SEND_AGAIN_MS: u64 = 2_000;
-/// How long a commit is asked to wait for room.
+/// How long a commit waits before a retry if the outbox is full.
 const FULL_RETRY_MS: u64 = 1_000;
 
 impl Shard {
@@ -41,7 +43,7 @@ impl Context<'_> {
         Change::Mark { kind, id: u64::from(of.0), value }
     }
 
-    /// The shard of its requested topic, if it is not this one: its key is looked at there.
+    /// Returns the shard of the requested topic, if it is not this one. That shard checks the key.
     pub(crate) fn elsewhere(&self, produce: &Produce) -> Result<Option<ShardId>, Rejection> {
         let shard = produce.topic.shard(self.config.shards);
         if shard == self.config.shard {
@@ -50,7 +52,7 @@ impl Context<'_> {
         self.check_produce(produce)?;
         let last = produce.final_topic();
         if is_dead_letters(&last.topic) {
-            return Err(Rejection::invalid("topic", "dead letters are not produced"));
+            return Err(Rejection::invalid("topic", "must not be a dead-letter topic"));
         }
         if last.shard(self.config.shards) == self.config.shard {
             self.topic_named(&last)?;
@@ -61,7 +63,7 @@ impl Context<'_> {
         }
     }
 
-    /// More than this is not put on its way to one shard.
+    /// Rejects a message if too many messages are waiting for the target shard.
     pub(crate) fn check_outbox(
         &self,
         target: ShardId,
@@ -75,7 +77,7 @@ impl Context<'_> {
         }
     }
 
-    /// Puts a message on its way.
+    /// Stores a message in the outbox.
     pub(crate) fn queue(
         &self,
         target: ShardId,
@@ -104,7 +106,7 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// The next window to a target. Comes from the shard itself.
+    /// Sends the next window to a target. The shard itself issues this command.
     pub(crate) fn send(&self, target: ShardId) -> Decided {
         let again = |at| VolatileChange::Chore(Chore::Send { target }, at);
         let from = self.mark(MarkKind::OutboxDone, target);
@@ -124,7 +126,7 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// Keyed messages may have arrived by another way.
+    /// A keyed message may already be stored here by another route, so its key is looked up.
     pub(crate) fn arrive_reads(&self, arrive: &Arrive) -> Reads {
         let keyed =
             arrive.messages.iter().flat_map(|message| self.produce_reads(&message.produce()));
@@ -136,7 +138,7 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// Stores what comes from another shard, each message once.
+    /// Stores messages of another shard, each message once.
     pub(crate) fn arrive(&self, arrive: &Arrive) -> Decided {
         let Arrive { source, from, messages } = arrive;
         let expected = self.mark(MarkKind::Arrived, *source).max(*from);
@@ -144,7 +146,8 @@ impl Context<'_> {
         let mut batch = ProduceBatch::arriving();
         let (mut through, mut refused) = (expected, None);
         let mut needs: Reads = Vec::new();
-        // What was refused once is a dead letter there, whatever has changed here since.
+        // A message that was rejected once is a dead letter of the source shard. It stays rejected,
+        // even if it would be accepted now.
         let is_refused = self.mark(MarkKind::Refused, *source) == expected + 1;
         for message in messages.iter().skip((expected - from) as usize) {
             if is_refused {
@@ -190,7 +193,8 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// Deletes what has arrived; what never will becomes a dead letter of the topic it came from.
+    /// Deletes messages that have arrived. A rejected message becomes a dead letter of its source
+    /// topic.
     pub(crate) fn arrived(&self, arrived: &Arrived) -> Decided {
         let Arrived { target, through, refused } = arrived;
         let target = *target;
@@ -205,7 +209,7 @@ impl Context<'_> {
             let rows = self.rows.outbox(target, through)?;
             if let Some(row) = rows.first() {
                 let message: Outgoing = pack::open(row)?;
-                self.return_to_sender(&message, why, &mut decision.changes);
+                self.dead_letter_rejected(&message, why, &mut decision.changes);
             }
             through += 1;
         }
@@ -214,7 +218,7 @@ impl Context<'_> {
         if through > first {
             decision.changes.push(self.set_mark(MarkKind::OutboxDone, target, through));
         }
-        // An answer that is told again moves nothing, and sends nothing.
+        // A repeated reply changes nothing and sends nothing.
         if through > first {
             let more = (through < next).then_some(self.now);
             decision.volatile.push(VolatileChange::Chore(Chore::Send { target }, more));
@@ -222,17 +226,20 @@ impl Context<'_> {
         Ok(decision)
     }
 
-    /// Should it not be taken there either, it is returned to the topic that routed it on.
+    /// Returns the sender of a message that this shard forwards. If the next shard rejects the
+    /// message, it becomes a dead letter of the topic that forwarded it.
     fn resender(&self, produce: &Produce, message: &Outgoing) -> Result<Sender, Rejection> {
         let topic = self.topic_named(&produce.topic)?.row.id;
         Ok(Sender { topic, group: None, lane: Lane::of(0), ..message.sender.clone() })
     }
 
-    /// The target would not have it. If its topic is gone by now there is nobody to tell.
-    fn return_to_sender(&self, outgoing: &Outgoing, why: &Text, changes: &mut Vec<Change>) {
+    /// Stores a rejected message as a dead letter of its source topic. If that topic was deleted,
+    /// the message is dropped.
+    fn dead_letter_rejected(&self, outgoing: &Outgoing, why: &Text, changes: &mut Vec<Change>) {
         let Sender { topic, group, lane, message: id } = &outgoing.sender;
         let Some(source) = self.topics.get(topic) else { return };
-        // There is no dead letter of a dead letter: what one brought forth lies beside it.
+        // A dead letter is never dead-lettered again, so the dead letter is stored next to the one
+        // that produced it.
         let source = match source.row.kind {
             TopicKind::Dlq(source) => &self.topics[&source],
             TopicKind::Topic => source,
@@ -258,7 +265,7 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// Messages that were on their way when the last owner went.
+    /// Schedules sending of the messages that the previous owner had in its outbox.
     pub(crate) fn recover_outbox(&mut self, now: Timestamp) {
         let targets =
             self.marks.range((MarkKind::OutboxNext, 0)..=(MarkKind::OutboxNext, u64::MAX));
@@ -268,7 +275,7 @@ impl Shard {
         }
     }
 
-    /// There is something to send, and nothing is on its way.
+    /// Schedules a send if messages are waiting and no send is scheduled.
     pub(crate) fn plan_send(&mut self, target: ShardId, now: Timestamp) {
         let is_waiting =
             self.mark(MarkKind::OutboxDone, target) < self.mark(MarkKind::OutboxNext, target);

@@ -1,4 +1,4 @@
-//! Changing the settings of a topic.
+//! Changes the settings of a topic.
 
 use crate::change::{Change, Decision, Forgot, GroupRow, TopicRow};
 use crate::command::{PatchTopic, Rejection, Reply};
@@ -10,15 +10,15 @@ use crate::shard::verbs::view::show_topic;
 use crate::time::Timestamp;
 
 impl Context<'_> {
-    /// Holds for what is decided from then on: running leases keep their end, and lowering a limit takes
-    /// nothing back.
+    /// Changes settings for later decisions: running leases keep their end, and a lower limit
+    /// revokes nothing.
     pub(crate) fn patch_topic(&self, patch: &PatchTopic) -> Decided {
         let topic = self.topic_named(&patch.name)?;
         if topic.is_dlq() {
             return Err(Rejection::DeadLetterTopic.into());
         }
         let mut merged = topic.row.patch.merged(&patch.settings);
-        // What was kept is still to be deleted when its messages are.
+        // History that is already stored must still be deleted with its messages.
         merged.history = merged.history.or(topic.row.patch.history.map(|_| false));
         let settings = self.config.defaults.with(&merged);
         settings.check().map_err(Rejection::from)?;
@@ -30,7 +30,7 @@ impl Context<'_> {
         let changed = Topic { row: row.clone(), settings, ..topic.clone() };
         let mut decision = Decision::reply(Reply::Topic(Box::new(show_topic(&changed))));
         if changed.settings.group_idle_ms != topic.settings.group_idle_ms {
-            // Who was there when is written down only where it matters: groups are idle from now on.
+            // `seen` is kept up to date only while `group_idle_ms` is set, so idle time starts now.
             let groups = topic.groups.values().map(|id| self.groups[id].row.clone());
             let groups =
                 groups.map(|row| Change::Group(Box::new(GroupRow { seen: self.now, ..row })));
@@ -40,8 +40,8 @@ impl Context<'_> {
     }
 }
 
-/// Tombstones of before live as long as was the rule then. Where they are to live longer from now on, a
-/// late question about an earlier delivery that finds none must not be told "done".
+/// Tombstones keep the lifetime they were stored with. If the lifetime becomes longer, a late
+/// settle of an earlier delivery without a tombstone must not be answered as done.
 fn forgot(now: Timestamp, topic: &Topic, settings: &Settings) -> Option<Forgot> {
     let (before_ms, after_ms) = (topic.settings.tombstone_ms(), settings.tombstone_ms());
     if after_ms <= before_ms {

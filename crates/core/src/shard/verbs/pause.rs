@@ -1,4 +1,4 @@
-//! Stop and go of a group.
+//! Pauses and resumes a group.
 
 use crate::change::{Change, Decision, GroupRow, Paused};
 use crate::command::{GroupName, Pause};
@@ -9,7 +9,8 @@ use crate::shard::context::Context;
 use crate::shard::done;
 
 impl Context<'_> {
-    /// Nothing new is leased; what is leased may still be settled. Waiting uses up no attempt.
+    /// Stops leasing messages to a group. Running leases can still be settled. A pause uses no
+    /// attempts.
     pub(crate) fn pause(&self, pause: &Pause) -> Decided {
         let (_, group) = self.group_named(&pause.name)?;
         let before = group.row.paused.as_ref().filter(|_| group.is_paused(self.now));
@@ -27,7 +28,7 @@ impl Context<'_> {
         let (_, group) = self.group_named(name)?;
         match group.row.paused {
             None => Ok(done()),
-            // A paused group is not idle: its time begins now.
+            // A paused group is not idle, so its idle time starts now.
             Some(_) => Ok(self.set_paused(&GroupRow { seen: self.now, ..group.row.clone() }, None)),
         }
     }

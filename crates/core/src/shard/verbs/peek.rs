@@ -1,10 +1,10 @@
-//! Looking at messages without taking them: one slice of one partition.
+//! Shows messages without leasing them: one slice of one partition.
 //!
-//! 1. A slice is what one read brings, or what lies together in memory: the caller goes on where it
-//!    ended.
-//! 2. What is below the first kept offset is shown while some group has it open, whatever is still on
-//!    disk.
-//! 3. Where nothing is stored (purged dead letters) nothing is shown.
+//! 1. A slice is the result of one read, or a run of messages in memory. The caller continues where
+//!    it ended.
+//! 2. A message below the first kept offset is shown only while some group has it open, even if its
+//!    page is still stored.
+//! 3. Purged dead letters are not shown.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::refusal::{Decided, Refusal};
 use crate::shard::context::Context;
 use crate::shard::{Group, Shard, Topic};
 
-/// What a peek is about.
+/// A peek with its names resolved.
 struct View<'a> {
     topic: &'a Topic,
     lane: Lane,
@@ -28,7 +28,7 @@ struct View<'a> {
     from: Offset,
 }
 
-/// Consecutive messages, and where to go on after them.
+/// Consecutive messages, and the offset where the next slice starts.
 struct Slice {
     messages: Vec<(Offset, Arc<Message>)>,
     end: Offset,
@@ -88,10 +88,10 @@ impl Shard {
     fn peek_view(&self, peek: &Peek) -> Result<View<'_>, Rejection> {
         let topic = self.topic_named(&peek.topic)?;
         if peek.partition >= topic.row.partitions {
-            return Err(Rejection::invalid("partition", "there is no such partition"));
+            return Err(Rejection::invalid("partition", "does not exist in this topic"));
         }
         if peek.filter.state.is_some() && peek.group.is_none() {
-            return Err(Rejection::invalid("state", "needs a group"));
+            return Err(Rejection::invalid("state", "requires a group"));
         }
         let group = match &peek.group {
             None => None,
@@ -105,7 +105,7 @@ impl Shard {
         Ok(View { topic, lane, group, from })
     }
 
-    /// The first offset from `from` on that is kept or open.
+    /// Returns the first offset at or above `from` that is kept or open.
     fn first_shown(&self, topic: &Topic, lane: Lane, from: Offset) -> Offset {
         let first = topic.lane(lane).first;
         let cursors = topic.groups.values().map(|group| self.groups[group].cursor(lane));
@@ -169,7 +169,7 @@ fn entry_of(group: &Group, lane: Lane, offset: Offset) -> Option<&Entry> {
     group.cursor(lane).open.get(offset).map(|open| &open.entry)
 }
 
-/// What a message is to a group.
+/// Returns the state of a message in a group.
 pub(crate) fn state_in(group: &Group, lane: Lane, offset: Offset, message: &Message) -> PeekState {
     match entry_of(group, lane, offset) {
         Some(entry) if entry.is_leased() => PeekState::Leased,
@@ -179,7 +179,8 @@ pub(crate) fn state_in(group: &Group, lane: Lane, offset: Offset, message: &Mess
     }
 }
 
-/// A redriven message is for the group that failed; others pass it by.
+/// Whether the message is for this group. A redriven message is for the group that failed; other
+/// groups skip it.
 fn is_for(group: &Group, message: &Message) -> bool {
     message.for_group.as_ref().is_none_or(|name| *name == group.row.name)
 }

@@ -1,7 +1,7 @@
-//! Pointers: set in a commit, by the message that made what they point to.
+//! Pointers, set by the commit of the message that produced the data they point to.
 //!
-//! A later attempt of that message may have written elsewhere, and moves them. Another message must say
-//! that it means to.
+//! A later attempt of the same message may have written to another location, so it may move its
+//! pointers. Another message must send `replace`.
 
 use crate::change::{Change, Decision, Lookup, PointerRow, Reads};
 use crate::command::{
@@ -31,7 +31,7 @@ fn check_text(field: &'static str, text: &str) -> Result<(), Rejection> {
     if is_so {
         Ok(())
     } else {
-        Err(Rejection::invalid(field, "is 1 to 255 bytes without control characters"))
+        Err(Rejection::invalid(field, "must be 1 to 255 bytes without control characters"))
     }
 }
 
@@ -44,18 +44,18 @@ fn check_name(name: &PointerName) -> Result<(), Rejection> {
 fn check(set: &SetPointer) -> Result<(), Rejection> {
     check_name(&set.name)?;
     if !(1..=POINTER_LOCATION_BYTES_MAX).contains(&set.location.len()) {
-        return Err(Rejection::invalid("location", "is 1 to 2048 bytes"));
+        return Err(Rejection::invalid("location", "must be 1 to 2048 bytes"));
     }
     if set.checksum.as_ref().is_some_and(|sum| sum.len() > POINTER_TEXT_BYTES_MAX) {
-        return Err(Rejection::invalid("checksum", "is at most 255 bytes"));
+        return Err(Rejection::invalid("checksum", "must be at most 255 bytes"));
     }
     Ok(())
 }
 
-/// What can be told of the pointers of a commit by themselves.
+/// Checks the pointers of a commit, without the stored ones.
 pub(crate) fn check_pointers(pointers: &[SetPointer]) -> Result<(), Rejection> {
     if pointers.len() > POINTERS_MAX {
-        return Err(Rejection::invalid("pointers", "are at most 100"));
+        return Err(Rejection::invalid("pointers", "at most 100 are allowed"));
     }
     for (index, set) in pointers.iter().enumerate() {
         let again = || pointers[..index].iter().any(|before| before.name == set.name);
@@ -73,7 +73,7 @@ pub(crate) fn pointer_reads(topic: TopicId, commit: &Commit) -> impl Iterator<It
 }
 
 impl Context<'_> {
-    /// Sets the pointers of a commit, or none.
+    /// Sets the pointers of a commit: all of them or none.
     pub(crate) fn point(
         &self,
         commit: &Commit,

@@ -1,4 +1,4 @@
-//! Storing a message.
+//! Stores a message.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,27 +20,29 @@ use crate::shard::rules::partition;
 use crate::shard::{Shard, Topic, done};
 use crate::time::Timestamp;
 
-/// What became of a message.
+/// Where a message is stored.
 pub(crate) enum Stored {
-    /// It is here.
+    /// On this shard.
     Here(Receipt),
-    /// It is to be stored there, as this.
+    /// On another shard, with this command.
     Elsewhere(ShardId, Box<Produce>),
 }
 
-/// Messages that one decision stores, as far as it has come. They are exempt from limits of the backlog:
-/// a full topic must not turn a known success into doubt.
+/// The messages that one decision has stored so far. They are exempt from backlog limits: a full
+/// topic must not turn a known success into doubt.
 #[derive(Default)]
 pub(crate) struct ProduceBatch {
-    /// How many each lane gets.
+    /// Number of messages per lane.
     lanes: BTreeMap<(TopicId, Lane), u64>,
-    /// Whose turn is next.
+    /// The partition of the next unkeyed message.
     turns: BTreeMap<TopicId, u32>,
-    /// Keys it takes, with the content, and the receipt unless it is for another shard.
+    /// Claimed idempotency keys with the content, and with the receipt unless another shard stores
+    /// the message.
     keys: BTreeMap<Hash16, ([u8; 16], Option<Receipt>)>,
-    /// How many go to each other shard.
+    /// Number of messages per target shard.
     pub(crate) queued: BTreeMap<ShardId, u64>,
-    /// They were accepted before and have come a long way: what has run out by now is for delivery to see.
+    /// Another shard has accepted the messages already. A deadline that has passed since then is
+    /// checked at delivery.
     pub(crate) arrives: bool,
 }
 
@@ -66,8 +68,10 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// The order of the checks is part of the contract: a repeat of a done key is answered from its
-    /// record even when the deadline has passed or the topic is full.
+    /// Stores a message and replies with its receipt.
+    ///
+    /// The order of the checks is part of the contract: a repeated key is answered from its record
+    /// even if the deadline has passed or the topic is full.
     pub(crate) fn produce(&self, produce: &Produce) -> Decided {
         let mut decision = done();
         decision.reply = match self.store(produce, None, &mut decision)? {
@@ -79,7 +83,7 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// The name of its key, by the topic that was asked for.
+    /// Returns the idempotency key, which belongs to the requested topic.
     fn keyed<'a>(&self, produce: &'a Produce) -> Result<Option<Keyed<'a>>, Rejection> {
         let envelope = &produce.envelope;
         if let Some(routed) = &produce.routed {
@@ -91,7 +95,7 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// Stores a message, alone or in a `batch` that the same decision stores.
+    /// Stores a message, alone or as part of a `batch` of the same decision.
     pub(crate) fn store(
         &self,
         produce: &Produce,
@@ -110,7 +114,7 @@ impl Context<'_> {
                     return Err(Rejection::KeyConflict.into());
                 }
                 Some((_, None)) => None,
-                None => keyed.taken(self.now, produce, self.rows)?,
+                None => keyed.stored_receipt(self.now, produce, self.rows)?,
             };
             if let Some(receipt) = taken {
                 return Ok(Stored::Here(receipt));
@@ -126,7 +130,7 @@ impl Context<'_> {
         }
         let topic = self.topic_named(&produce.final_topic())?;
         if topic.is_dlq() {
-            return Err(Rejection::invalid("topic", "dead letters are not produced").into());
+            return Err(Rejection::invalid("topic", "must not be a dead-letter topic").into());
         }
         if let Some(policy) = &produce.envelope.retry_policy {
             policy.over(&topic.settings.retry_policy).check().map_err(invalid_policy)?;
@@ -166,7 +170,7 @@ impl Context<'_> {
                 Some(Routed { expires, .. }) => expires,
                 None => self.now.after(self.topic_named(&produce.topic)?.settings.dedupe_ttl_ms),
             };
-            self.take_key(keyed, expires, produce, &receipt, &mut decision.changes);
+            self.store_key(keyed, expires, produce, &receipt, &mut decision.changes);
         }
         let message = Arc::new(message(self.config.restore, self.now, produce));
         decision.changes.push(Change::Message { topic: topic.row.id, lane, offset, message });
@@ -176,7 +180,7 @@ impl Context<'_> {
         Ok(Stored::Here(receipt))
     }
 
-    /// What can be told of a message before its topic is known.
+    /// Runs the checks that do not depend on the topic.
     pub(crate) fn check_produce(&self, produce: &Produce) -> Result<(), Rejection> {
         check_syntax(produce)?;
         check_deadline(self.now, produce)?;
@@ -247,7 +251,7 @@ fn texts(envelope: &Envelope) -> Vec<(&'static str, &str)> {
 
 fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
     if produce.value.is_empty() {
-        return Err(Rejection::invalid("value", "is empty"));
+        return Err(Rejection::invalid("value", "must not be empty"));
     }
     let envelope = &produce.envelope;
     if let Some(key) = &envelope.idempotency_key
@@ -257,14 +261,14 @@ fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
     {
         return Err(Rejection::invalid(
             "envelope.idempotency_key",
-            "is 1 to 255 bytes without control characters",
+            "must be 1 to 255 bytes without control characters",
         ));
     }
     if envelope.tenant_id.as_ref().is_some_and(|tenant| tenant.len() > TENANT_BYTES_MAX) {
-        return Err(Rejection::invalid("envelope.tenant_id", "has more than 255 bytes"));
+        return Err(Rejection::invalid("envelope.tenant_id", "must be at most 255 bytes"));
     }
     if envelope.deadline.is_some_and(|deadline| deadline > DEADLINE_MAX) {
-        return Err(Rejection::invalid("envelope.deadline", "is after the year 9999"));
+        return Err(Rejection::invalid("envelope.deadline", "must not be after the year 9999"));
     }
     envelope.retry_policy.map_or(Ok(()), |policy| policy.check()).map_err(invalid_policy)
 }
@@ -273,8 +277,8 @@ fn invalid_policy(why: &str) -> Rejection {
     Rejection::invalid("envelope.retry_policy", why)
 }
 
-/// The partition that was asked for, if there is such a one.
-pub(crate) fn asked_partition(
+/// Returns the requested partition, if any. Rejects a partition that does not exist.
+pub(crate) fn requested_partition(
     produce: &Produce,
     partitions: u32,
 ) -> Result<Option<u32>, Rejection> {
@@ -285,19 +289,19 @@ pub(crate) fn asked_partition(
     } else {
         Err(Rejection::invalid(
             "envelope.partition_override",
-            format!("there are {partitions} partitions"),
+            format!("must be below {partitions}, the number of partitions"),
         ))
     }
 }
 
-/// The partition, and whose turn is next if it was chosen by turns.
+/// Returns the partition, and the next turn if the partition was chosen by round-robin.
 fn choose_partition(
     produce: &Produce,
     topic: &Topic,
     turn: u32,
 ) -> Result<(u32, Option<u32>), Rejection> {
     let partitions = topic.row.partitions;
-    if let Some(partition) = asked_partition(produce, partitions)? {
+    if let Some(partition) = requested_partition(produce, partitions)? {
         return Ok((partition, None));
     }
     if !produce.key.is_empty() {

@@ -1,11 +1,11 @@
-//! Throwing dead letters away: the one way a message goes that nobody has settled.
+//! Purges dead letters: deletes messages that were never settled.
 //!
-//! A purge leaves a hole in the lane of the dead letters. Whoever reads `dlq.<topic>` passes over it:
+//! A purge leaves a hole in the lane of the dead letters. Groups of `dlq.<topic>` skip it:
 //!
-//! 1. A delivery of a purged message is over: it is closed, and its late ack finds a settled message.
-//! 2. A cursor goes past a hole when it gets there ([`dispatch`](crate::shard::dispatch)); until then the hole
-//!    counts in the group's backlog. Where everything below some offset is gone, cursors are moved
-//!    there at once.
+//! 1. An open delivery of a purged message ends. For a late ack the message is settled.
+//! 2. A cursor skips a hole when it reaches it ([`dispatch`](crate::shard::dispatch)). Until then
+//!    the hole counts in the backlog of the group. If every message below an offset was deleted,
+//!    cursors move to that offset at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::shard::context::Context;
 use crate::shard::state::open_delivery::OpenDelivery;
 use crate::shard::{Shard, Topic, done};
 
-/// The ids that name a place among the dead letters of `dlq`, each once.
+/// Returns the ids that are inside the lanes of `dlq`, without duplicates.
 fn ids_within(shard: ShardId, dlq: &Topic, ids: &[MessageId]) -> BTreeSet<MessageId> {
     let is_there = |id: &&MessageId| {
         (id.shard, id.topic) == (shard, dlq.row.id)
@@ -52,7 +52,7 @@ impl Context<'_> {
         if let Some(dlq) = source.dlq {
             let dlq = &self.topics[&dlq];
             self.delete_dead_letters(source, dlq, &rows, &mut decision.changes)?;
-            self.close_ranks(dlq, &rows, &mut decision.changes);
+            self.advance_lane_start(dlq, &rows, &mut decision.changes);
         }
         Ok(Decision { reply: Reply::Purged { purged: rows.len() as u64 }, ..decision })
     }
@@ -62,17 +62,20 @@ impl Context<'_> {
         Ok(Decision::reply(Reply::Purged { purged: rows.len() as u64 }))
     }
 
-    /// Those that are named and there.
+    /// Returns the rows of the named dead letters that exist.
     fn meant(&self, source: &Topic, purge: &Purge) -> Result<Vec<DeadRow>, Refusal> {
         if purge.ids.len() > PURGE_MAX {
-            return Err(Rejection::invalid("ids", format!("are at most {PURGE_MAX}")).into());
+            return Err(
+                Rejection::invalid("ids", format!("at most {PURGE_MAX} are allowed")).into()
+            );
         }
         let Some(dlq) = source.dlq.map(|dlq| &self.topics[&dlq]) else { return Ok(Vec::new()) };
         let mut needs: Reads = Vec::new();
         let mut rows: Vec<DeadRow> = Vec::new();
         for id in ids_within(self.config.shard, dlq, &purge.ids) {
             match self.dead_row_at(dlq, id.lane, id.offset) {
-                // Offsets are reused after a restore: an id issued before it may name another dead letter.
+                // Offsets are reused after a restore: an id issued before it may name another dead
+                // letter.
                 Ok(row) => rows.extend(row.filter(|row| row.restore == id.restore)),
                 Err(Refusal::Needs(more)) => needs.extend(more),
                 Err(refusal) => return Err(refusal),
@@ -81,7 +84,7 @@ impl Context<'_> {
         if needs.is_empty() { Ok(rows) } else { Err(needs.into()) }
     }
 
-    /// The row of the dead letter at a place, unless it is gone.
+    /// Returns the row of the dead letter at an offset, unless it was deleted.
     fn dead_row_at(
         &self,
         dlq: &Topic,
@@ -97,7 +100,7 @@ impl Context<'_> {
         Ok(row.map(pack::dead_row).transpose()?)
     }
 
-    /// Deletes dead letters: their rows and pages, and open deliveries of them with their effects.
+    /// Deletes the rows and pages of dead letters, and ends their open deliveries and effects.
     pub(crate) fn delete_dead_letters(
         &self,
         source: &Topic,
@@ -131,8 +134,8 @@ impl Context<'_> {
         if needs.is_empty() { Ok(()) } else { Err(needs.into()) }
     }
 
-    /// Where the lowest dead letters of a lane are gone, the lane begins after them.
-    fn close_ranks(&self, dlq: &Topic, rows: &[DeadRow], changes: &mut Vec<Change>) {
+    /// If the lowest dead letters of a lane were deleted, the lane starts after them.
+    fn advance_lane_start(&self, dlq: &Topic, rows: &[DeadRow], changes: &mut Vec<Change>) {
         let gone: BTreeMap<(Lane, Offset), &DeadRow> =
             rows.iter().map(|row| ((row.lane, row.offset), row)).collect();
         let lanes: BTreeSet<Lane> = rows.iter().map(|row| row.lane).collect();
@@ -145,7 +148,8 @@ impl Context<'_> {
         }
     }
 
-    /// Nothing is left in the row's lane up to the row itself.
+    /// Moves the start of the lane, and the cursors before it, to the offset after `row`. Every
+    /// message up to there was deleted.
     pub(crate) fn begin_after(&self, dlq: &Topic, row: &DeadRow, changes: &mut Vec<Change>) {
         let lane = row.lane;
         let (first, first_bytes) = (row.offset + 1, row.bytes + row.size);

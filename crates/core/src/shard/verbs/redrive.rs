@@ -1,4 +1,4 @@
-//! Bringing a dead letter back to the group it died in.
+//! Redrives a dead letter to the group that failed.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Shard {
         }
     }
 
-    /// The source topic and its dead-letter topic, if `redrive` names a place there.
+    /// Returns the source topic and its dead-letter topic. Rejects an id outside of that topic.
     fn dead_letters(&self, redrive: &Redrive) -> Result<(&Topic, TopicId), Rejection> {
         let source = self.topic_named(&redrive.topic)?;
         let id = redrive.id;
@@ -37,7 +37,8 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// To the end of its partition, to its group only, with attempts from 1, under its old identity.
+    /// Stores the message again at the end of its partition, for its group only. Attempts start at
+    /// 1, and the message keeps its origin id.
     pub(crate) fn redrive(&self, redrive: &Redrive) -> Decided {
         let (source, dlq) = self.dead_letters(redrive)?;
         let lane = redrive.id.lane;
@@ -47,14 +48,15 @@ impl Context<'_> {
         let listed = self.rows.row(Key::Dead { topic: dlq, seq: death.seq })?;
         let listed: DeadRow = pack::dead_row(listed.ok_or(Rejection::NotFound(Missing::Message))?)?;
         if listed.restore != redrive.id.restore {
-            // Offsets are reused after a restore: the id was issued before it, for another dead letter.
+            // Offsets are reused after a restore: the id was issued before it, for another dead
+            // letter.
             return Err(Rejection::NotFound(Missing::Message).into());
         }
         if let Some(before) = &listed.redriven {
             return Ok(Decision::reply(Reply::Redriven { new: before.new, already: true }));
         }
         if death.reason == DeathReason::Undeliverable {
-            // It was never meant for this topic.
+            // The message was produced for another topic.
             return Err(Rejection::Undeliverable.into());
         }
         if !source.groups.contains_key(&death.group) {

@@ -1,7 +1,8 @@
-//! Repairing a cursor that lost a block of open entries.
+//! Repairs a cursor that lost a block of open entries.
 //!
-//! Which messages of the block were open is unknown. Each of them that is still stored is opened again, so it is
-//! delivered again rather than lost. Tokens granted before the repair are stale by their time.
+//! It is unknown which messages of the block were open. Each message that is still stored is opened
+//! again, so it is delivered again rather than lost. Tokens granted before the repair are stale
+//! because of their grant time.
 
 use crate::change::{Change, Decision, Entry, EntryState, LastError, VolatileChange};
 use crate::command::Repaired;
@@ -14,14 +15,14 @@ use crate::shard::verbs::repair::{next, reply};
 use crate::shard::{Cursor, Group, Topic};
 use crate::time::Timestamp;
 
-/// The attempt of a message that was opened again: above any that its old tokens may have.
+/// The attempt of a reopened message, which is above the attempt of any older token.
 const REOPENED_ATTEMPT: u32 = 1 << 16;
 
-/// The last owner of a message that was opened again.
+/// The last owner of a reopened message.
 const REPAIR: &str = "shard repair";
 
 impl Context<'_> {
-    /// As much of the next damaged block as one read of pages covers.
+    /// Repairs as much of the next damaged block as one read of pages covers.
     pub(crate) fn repair_blocks(&self, topic: &Topic, lane: Lane, dry_run: bool) -> Decided {
         let groups = topic.groups.values().map(|id| &self.groups[id]);
         let mut damaged = groups
@@ -102,7 +103,7 @@ fn reopened(now: Timestamp, topic: &Topic, kept: &Kept, owner: OwnerId, begun: u
         deadline: message.envelope.deadline.filter(|_| !topic.is_dlq()),
         error: LastError::None,
         begun,
-        // At most: a settle reads the effects and counts them.
+        // An upper bound. A settle reads the effects and counts them.
         unfinished: begun,
     }
 }

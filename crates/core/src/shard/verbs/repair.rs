@@ -1,10 +1,11 @@
-//! Repairing a lane that is in [`quarantine`](crate::shard::rules::quarantine), one bounded step at a time.
+//! Repairs a lane in [`quarantine`](crate::shard::rules::quarantine), one bounded step at a time.
 //!
-//! 1. Pages first, in offset order. A damaged page is deleted. Where pages are missing, the messages are lost: a page
-//!    of placeholders, which no group is given, is stored in their place. Open deliveries of lost messages end.
+//! 1. Pages first, in offset order. A damaged page is deleted. The messages of missing pages are
+//!    lost: a page of placeholders is stored in their place, and placeholders are never delivered.
+//!    Open deliveries of lost messages end.
 //! 2. Then blocks ([`reopen`](crate::shard::verbs::reopen)).
 //!
-//! A step that is cut off leaves the lane in quarantine, and the next repair goes on from there.
+//! An interrupted repair leaves the lane in quarantine. The next repair continues from there.
 
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// One step. The reply says where the next one begins.
+    /// Decides one step. The reply contains the offset of the next step.
     pub(crate) fn repair(&self, repair: &Repair) -> Decided {
         let topic = self.topic_named(&repair.topic)?;
         if repair.partition >= topic.row.partitions {
@@ -55,7 +56,7 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// The lowest offset from `from` on that some group may need.
+    /// The lowest offset at or above `from` that a group may need.
     fn repair_from(&self, topic: &Topic, lane: Lane, from: Offset) -> Offset {
         let cursors = topic.groups.values().map(|id| self.groups[id].cursor(lane));
         let lowest = cursors.map(Cursor::low).chain([topic.lane(lane).first]).min();
@@ -64,14 +65,14 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// Looks at the pages of one read. Stops after the first that had to be repaired.
+    /// Checks the pages of one read. Stops after the first repair.
     fn repair_pages(&self, topic: &Topic, lane: Lane, from: Offset, dry_run: bool) -> Decided {
         let state = topic.lane(lane);
         let (pages, end) = self.rows.page_states(topic.row.id, lane, from)?;
         let mut expected = from;
         for page in pages {
             let is_whole = page.content.is_ok();
-            // The bounds of a damaged page are those that its neighbours leave.
+            // The neighbours of a damaged page determine its bounds.
             let base = page.content.as_ref().map_or(expected, |content| content.base);
             if base > expected && !topic.is_dlq() {
                 let gap = Gap { from: expected, to: base, bytes: page.bytes_before(), at: page.at };
@@ -100,7 +101,8 @@ impl Context<'_> {
         Ok(reply(next(end)))
     }
 
-    /// Nothing is stored in a gap. Below the first kept offset that is as it should be, unless a message is open there.
+    /// Repairs a gap, which is a range without stored messages. Below the first kept offset a gap
+    /// is normal, unless a message is open there.
     fn lose(
         &self,
         topic: &Topic,
@@ -134,7 +136,7 @@ impl Context<'_> {
         Ok(Some(step))
     }
 
-    /// Ends what is open of lost messages. The outcomes of their effects stay.
+    /// Ends the open deliveries of lost messages. The outcomes of their effects are kept.
     fn end_lost(
         &self,
         topic: &Topic,
@@ -154,7 +156,7 @@ impl Context<'_> {
         if needs.is_empty() { Ok(()) } else { Err(needs.into()) }
     }
 
-    /// Ends an open delivery of a message that is gone.
+    /// Ends an open delivery of a message that is no longer stored.
     pub(crate) fn purge_open(
         &self,
         held: &OpenDelivery<'_>,
@@ -165,7 +167,7 @@ impl Context<'_> {
             Ok(mut effects) => {
                 // Two messages may share an effect.
                 effects.as_changed_by(changes);
-                self.orphan_effects(held, effects, DoubtCause::Abandoned, changes);
+                self.detach_effects(held, effects, DoubtCause::Abandoned, changes);
             }
             Err(Refusal::Needs(more)) => needs.extend(more),
             Err(refusal) => return Err(refusal),
@@ -175,7 +177,8 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// A message that no group is given: no group has an empty name.
+    /// Returns a message that is never delivered. It is for the group with the empty name, which
+    /// cannot exist.
     fn placeholder(&self, produced_at: Timestamp) -> Arc<Message> {
         Arc::new(Message {
             restore: self.config.restore,
@@ -197,9 +200,9 @@ impl Context<'_> {
 struct Gap {
     from: Offset,
     to: Offset,
-    /// The byte total of the lane after them, if it is known.
+    /// The byte total of the lane after the gap, if known.
     bytes: Option<u64>,
-    /// When the page after them was stored. Pages are in the order of their times.
+    /// When the page after the gap was stored. Pages are ordered by time.
     at: Timestamp,
 }
 
@@ -207,7 +210,7 @@ pub(crate) fn reply(repaired: Repaired) -> Decision {
     Decision { reply: Reply::Repaired(repaired), ..done() }
 }
 
-/// Nothing yet; go on from there.
+/// Returns an empty report. The repair continues at `from`.
 pub(crate) fn next(from: Offset) -> Repaired {
     Repaired { next: Some(from), ..Repaired::default() }
 }

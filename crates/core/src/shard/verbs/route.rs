@@ -1,9 +1,10 @@
 //! Messages whose final topic is on another shard.
 //!
-//! The shard of the requested topic stores only a *pin*: where the message went. The message and its key
-//! are then one commit on the shard it went to. Whoever tries again finds the pin first, so a router that
-//! answers differently each time still makes one message. A pin without a message is harmless: the next
-//! try goes the same way, also with other content. Whether the key is taken is for the target to decide.
+//! The shard of the requested topic stores only a *pin*: the target of the message. The target
+//! shard then stores the message and its key in one commit. A retry reads the pin first, so a
+//! router that answers differently each time still creates one message. A pin without a message is
+//! harmless: the next retry goes to the same target, even with other content. The target decides
+//! whether the key is claimed.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,17 +21,17 @@ use crate::refusal::{Decided, Refusal};
 use crate::row::{Hash16, Key, RecordKind};
 use crate::shard::context::Context;
 use crate::shard::rules::dedupe::{Keyed, content};
-use crate::shard::verbs::produce::{ProduceBatch, asked_partition, check_deadline};
+use crate::shard::verbs::produce::{ProduceBatch, check_deadline, requested_partition};
 use crate::time::Timestamp;
 
-/// Where the message of a key went.
+/// The target of the message with a key.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RoutePin {
-    /// The identity in clear: a hash alone could be another's.
+    /// The full identity, because two identities may share a hash.
     topic: TopicId,
     tenant: Text,
     key: Text,
-    /// Fingerprint of the content it was made for.
+    /// Fingerprint of the content that the pin was created for.
     content: [u8; 16],
     target: Text,
     routing: Option<Box<Routing>>,
@@ -38,8 +39,8 @@ pub(crate) struct RoutePin {
 }
 
 impl RoutePin {
-    /// Whether other content may go this way: to the topic that it names, or, if it leaves that to a router, to the one
-    /// that a router chose before.
+    /// Whether the pin may be used for other content. The content must name the pinned topic, or
+    /// leave the choice to a router if a router chose the pinned topic.
     fn has_target_of(&self, produce: &Produce) -> bool {
         let names_none = produce.routing.is_some() || produce.envelope.target_topic.is_none();
         (self.routing.is_some() && names_none) || produce.final_topic().topic == self.target
@@ -55,7 +56,7 @@ impl Keyed<'_> {
         Key::Record { kind: RecordKind::Pin, hash: self.pin_hash() }
     }
 
-    /// Where the message of this key went, while the key is taken.
+    /// Returns the pin of this key, unless it has expired.
     fn pin(&self, now: Timestamp, found: &ReadView<'_>) -> Result<Option<RoutePin>, Refusal> {
         let Some(row) = found.row(self.pin_key())? else { return Ok(None) };
         let pin: RoutePin = pack::open(row)?;
@@ -66,8 +67,8 @@ impl Keyed<'_> {
 }
 
 impl Context<'_> {
-    /// Shows a taken key of a topic.
-    pub(crate) fn view_taken(&self, name: &TopicName, tenant: &str, key: &Text) -> Decided {
+    /// Shows a claimed idempotency key of a topic.
+    pub(crate) fn view_claimed_key(&self, name: &TopicName, tenant: &str, key: &Text) -> Decided {
         let topic = self.topic_named(name)?.row.id;
         let keyed = Keyed::named(topic, tenant, key);
         if self.config.shards > 1
@@ -80,15 +81,15 @@ impl Context<'_> {
             let ask = Command::ViewRouted(Box::new(there));
             return Ok(Decision::reply(Reply::Elsewhere(Box::new(ask))));
         }
-        show_taken(self.now, &keyed, self.rows)
+        show_claimed_key(self.now, &keyed, self.rows)
     }
 
-    /// Shows a taken key of a topic on another shard.
+    /// Shows a claimed idempotency key of a topic on another shard.
     pub(crate) fn view_routed(&self, of: &RoutedKey) -> Decided {
-        show_taken(self.now, &Keyed::routed(&of.routed, &of.tenant, &of.key), self.rows)
+        show_claimed_key(self.now, &Keyed::routed(&of.routed, &of.tenant, &of.key), self.rows)
     }
 
-    /// The message as it goes on to another shard, if it does.
+    /// Returns the command for the target shard, if the message belongs to another shard.
     pub(crate) fn forward(
         &self,
         produce: &Produce,
@@ -103,7 +104,8 @@ impl Context<'_> {
         let ttl_ms = requested.settings.dedupe_ttl_ms;
         let pin = keyed.map(|keyed| keyed.pin(self.now, self.rows)).transpose()?.flatten();
         let (topic, routing, expires) = match pin {
-            // In a commit a conflict is rejected here: one that only the target finds would make a dead letter.
+            // In a commit a conflict is rejected here. If only the target rejected it, the message
+            // would become a dead letter.
             Some(pin)
                 if pin.content != content(produce)
                     && (batch.is_some() || !pin.has_target_of(produce)) =>
@@ -156,21 +158,23 @@ impl Context<'_> {
         Ok(Some((target, Box::new(onward))))
     }
 
-    /// A key is not pinned to a way that can be seen to lead nowhere.
+    /// Rejects a target that is known to reject the message, so that no key is pinned to it.
     fn check_route(&self, produce: &Produce, target: &TopicName) -> Result<(), Rejection> {
         self.check_size(produce)?;
         if is_dead_letters(&target.topic) {
-            return Err(Rejection::invalid("topic", "dead letters are not produced"));
+            return Err(Rejection::invalid("topic", "must not be a dead-letter topic"));
         }
         match produce.seen {
             Some(Seen::Absent) => Err(Rejection::NotFound(Missing::Topic)),
-            Some(Seen::Partitions(partitions)) => asked_partition(produce, partitions).map(drop),
+            Some(Seen::Partitions(partitions)) => {
+                requested_partition(produce, partitions).map(drop)
+            }
             None => Ok(()),
         }
     }
 }
 
-fn show_taken(now: Timestamp, keyed: &Keyed<'_>, found: &ReadView<'_>) -> Decided {
-    let taken = keyed.shown(now, found)?.ok_or(Rejection::NotFound(Missing::Effect))?;
+fn show_claimed_key(now: Timestamp, keyed: &Keyed<'_>, found: &ReadView<'_>) -> Decided {
+    let taken = keyed.stored_result(now, found)?.ok_or(Rejection::NotFound(Missing::Effect))?;
     Ok(Decision::reply(Reply::TakenKey(Box::new(taken))))
 }

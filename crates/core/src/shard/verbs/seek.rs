@@ -1,7 +1,7 @@
-//! Moving the cursors of a group.
+//! Moves the cursors of a group.
 //!
-//! A cursor that moves begins a new life: attempts start at 1 again, and every token of before is
-//! stale by its generation.
+//! A moved cursor gets a new generation: attempts start at 1 again, and every token issued before
+//! is stale.
 
 use crate::change::{Change, CursorStart, Decision, GroupRow, LaneState};
 use crate::command::{Rejection, Reply, Seek, SeekTo, Sought};
@@ -34,7 +34,7 @@ impl Context<'_> {
             } else {
                 bytes_at(state, offset)
             };
-            // Each a life of its own: the next seek may move one of them alone.
+            // Each cursor gets its own generation, because the next seek may move only one of them.
             let generation = Generation(ids);
             ids += 1;
             row.cursors[lane.index()] = CursorStart { generation, offset, bytes };
@@ -57,15 +57,15 @@ impl Context<'_> {
             SeekTo::Latest => Ok(all.map(|lane| (lane, Offset::MAX)).collect()),
             SeekTo::Time(at) => Ok(all.zip(self.offsets_for_time(topic, at)?).collect()),
             SeekTo::Offset { partition, .. } if partition >= topic.row.partitions => {
-                Err(Rejection::invalid("partition", "there is no such partition").into())
+                Err(Rejection::invalid("partition", "does not exist in this topic").into())
             }
             SeekTo::Offset { partition, offset } => Ok(vec![(Lane::of(partition), offset)]),
         }
     }
 }
 
-/// The byte total of a lane at an offset that it keeps: exact at both ends, else in proportion until the
-/// next delivery tells.
+/// Returns the byte total of a lane at an offset that it keeps. The total is exact at both ends and
+/// interpolated in between, until the next delivery corrects it.
 pub(crate) fn bytes_at(state: &LaneState, offset: Offset) -> u64 {
     if offset == state.high {
         return state.high_bytes;

@@ -1,7 +1,8 @@
-//! Ack, nack, release, give back: the end of a delivery.
+//! Settling a delivery: ack, nack, release, give back.
 //!
-//! What each answers is a table (`docs/reference` will carry it; the test `settle_table` is it): by what
-//! the shard knows of the message in that group. [`Standing`] is the table's left column.
+//! The reply depends on the verb and on the state of the message in the group. The settle table in
+//! `docs/reference/api.md` lists every case, and the test `settle_table` checks it. [`Standing`] is
+//! the left column of the table.
 
 use crate::change::{Change, Decision, End, Entry, EntryState, LastError};
 use crate::command::{Claim, LeaseId, Missing, Nack, NackKind, Rejection, Stale};
@@ -12,7 +13,7 @@ use crate::limits::{DELAY_MS_MAX, FREE_RETURNS, REASON_BYTES_MAX};
 use crate::message::DeathReason;
 use crate::refusal::{Decided, Refusal};
 use crate::shard::context::Context;
-use crate::shard::ledger::Effects;
+use crate::shard::ledger::OpenEffects;
 use crate::shard::rules::backoff::backoff_ms;
 use crate::shard::rules::dead_letter::DeadLettering;
 use crate::shard::rules::tombstone::{self, Ended};
@@ -20,31 +21,35 @@ use crate::shard::state::open_delivery::{OpenDelivery, forget_note, open};
 use crate::shard::{Group, Shard, Topic, close, done};
 use crate::time::Timestamp;
 
-/// What the shard knows of the delivery a caller means.
-pub(crate) enum Standing<'a> {
-    /// Leased to this attempt, perhaps past its time and not yet noticed.
+/// State of the delivery that a claim names.
+pub(crate) enum DeliveryState<'a> {
+    /// Leased to this attempt. The lease may have run out without being marked as expired yet.
     Leased(OpenDelivery<'a>),
-    /// This attempt expired and nobody else has it yet.
+    /// This attempt expired, and no later attempt has started.
     Expired(OpenDelivery<'a>),
     /// This attempt was nacked or given back.
     GivenUp(OpenDelivery<'a>),
-    /// Done by this attempt, or by somebody who need not prove which.
+    /// Acked by this attempt. A claim by owner does not prove its attempt, so any ack counts for
+    /// it.
     Acked,
-    /// Dead by the final nack of this attempt.
+    /// Dead-lettered because this attempt requested it.
     DeadLettered,
-    /// Over, and not by this attempt.
+    /// The claim cannot settle the delivery, for this reason.
     Over(Rejection),
 }
 
-impl<'a> Standing<'a> {
-    /// The lease, for what only its holder may do, and only in time.
+impl<'a> DeliveryState<'a> {
+    /// Returns the leased delivery, for operations that only the current holder of the lease may
+    /// perform.
     pub(crate) fn leased(self, claim: &Claim) -> Result<OpenDelivery<'a>, Rejection> {
         match self {
-            Standing::Leased(held) => Ok(held),
-            Standing::Expired(_) | Standing::GivenUp(_) => Err(stale_lease(Stale::Waiting, claim)),
-            Standing::Acked => Err(stale_lease(Stale::Settled, claim)),
-            Standing::DeadLettered => Err(stale_lease(Stale::Dead, claim)),
-            Standing::Over(rejection) => Err(rejection),
+            DeliveryState::Leased(held) => Ok(held),
+            DeliveryState::Expired(_) | DeliveryState::GivenUp(_) => {
+                Err(stale_lease(Stale::Waiting, claim))
+            }
+            DeliveryState::Acked => Err(stale_lease(Stale::Settled, claim)),
+            DeliveryState::DeadLettered => Err(stale_lease(Stale::Dead, claim)),
+            DeliveryState::Over(rejection) => Err(rejection),
         }
     }
 }
@@ -52,11 +57,11 @@ impl<'a> Standing<'a> {
 impl Context<'_> {
     pub(crate) fn ack(&self, claim: &Claim) -> Decided {
         let held = match self.standing(claim)? {
-            Standing::Leased(held) | Standing::Expired(held) => held,
-            Standing::GivenUp(held) => return Err(stale(Stale::Waiting, &held).into()),
-            Standing::Acked => return Ok(done()),
-            Standing::DeadLettered => return Err(stale_lease(Stale::Dead, claim).into()),
-            Standing::Over(rejection) => return Err(rejection.into()),
+            DeliveryState::Leased(held) | DeliveryState::Expired(held) => held,
+            DeliveryState::GivenUp(held) => return Err(stale(Stale::Waiting, &held).into()),
+            DeliveryState::Acked => return Ok(done()),
+            DeliveryState::DeadLettered => return Err(stale_lease(Stale::Dead, claim).into()),
+            DeliveryState::Over(rejection) => return Err(rejection.into()),
         };
         let effects = self.effects_of_delivery(&held)?;
         let mut decision = done();
@@ -64,11 +69,11 @@ impl Context<'_> {
         Ok(decision)
     }
 
-    /// Ends an open entry, with the effects begun under it.
+    /// Acks an open entry and ends the effects begun under it.
     pub(crate) fn ack_held(
         &self,
         held: &OpenDelivery<'_>,
-        effects: Effects,
+        effects: OpenEffects,
         changes: &mut Vec<Change>,
     ) -> Result<(), Rejection> {
         self.end_effects(held, effects, changes)?;
@@ -79,22 +84,22 @@ impl Context<'_> {
 
     pub(crate) fn nack(&self, nack: &Nack) -> Decided {
         if nack.delay_ms.is_some_and(|delay| delay > DELAY_MS_MAX) {
-            return Err(Rejection::invalid("delay_ms", "is at most 604800000").into());
+            return Err(Rejection::invalid("delay_ms", "must be at most 604800000").into());
         }
         if nack.kind == NackKind::Final && nack.delay_ms.is_some() {
-            return Err(Rejection::invalid("delay_ms", "does not go with dead_letter").into());
+            return Err(Rejection::invalid("delay_ms", "is not allowed with dead_letter").into());
         }
         let held = match self.standing(&nack.claim)? {
-            Standing::Leased(held) => held,
-            // Nothing changes but the reason: the retry is already on its way.
-            Standing::Expired(held) => return Ok(self.give_reason(&held, nack)),
-            Standing::GivenUp(_) | Standing::DeadLettered => return Ok(done()),
-            Standing::Acked => return Err(stale_lease(Stale::Settled, &nack.claim).into()),
-            Standing::Over(rejection) => return Err(rejection.into()),
+            DeliveryState::Leased(held) => held,
+            // Only the reason is recorded, because the retry is already scheduled.
+            DeliveryState::Expired(held) => return Ok(self.record_late_reason(&held, nack)),
+            DeliveryState::GivenUp(_) | DeliveryState::DeadLettered => return Ok(done()),
+            DeliveryState::Acked => return Err(stale_lease(Stale::Settled, &nack.claim).into()),
+            DeliveryState::Over(rejection) => return Err(rejection.into()),
         };
         match nack.kind {
             NackKind::Release => {
-                let mut decision = self.put_back(&held, nack.delay_ms.unwrap_or(0));
+                let mut decision = self.return_delivery(&held, nack.delay_ms.unwrap_or(0));
                 let effects = self.unfinished_of_delivery(&held)?;
                 self.doubt_effects(effects, DoubtCause::Abandoned, &mut decision.changes);
                 Ok(decision)
@@ -103,17 +108,18 @@ impl Context<'_> {
         }
     }
 
-    /// `effects` are those of the entry, where the caller has changed them.
+    /// Fails an attempt: schedules a retry, or dead-letters the message. `effects` contains the
+    /// effects of the entry if the caller has changed them.
     pub(crate) fn fail(
         &self,
         held: &OpenDelivery<'_>,
         nack: &Nack,
-        effects: Option<Effects>,
+        effects: Option<OpenEffects>,
     ) -> Decided {
         let entry = held.entry;
         let policy = entry.policy(&held.topic.settings);
         let death = if held.topic.is_dlq() {
-            // A dead letter that fails again waits; there is no dead letter of a dead letter.
+            // A dead letter that fails waits for a retry. It is never dead-lettered again.
             None
         } else if nack.kind == NackKind::Final {
             Some(DeathReason::Final)
@@ -155,19 +161,19 @@ impl Context<'_> {
         Ok(decision)
     }
 
-    /// Effects of an entry, if one may be unfinished.
+    /// Returns the effects of an entry, if one of them may be unfinished.
     pub(crate) fn unfinished_of_delivery(
         &self,
         held: &OpenDelivery<'_>,
-    ) -> Result<Effects, Refusal> {
+    ) -> Result<OpenEffects, Refusal> {
         match held.entry.unfinished {
-            0 => Ok(Effects::default()),
+            0 => Ok(OpenEffects::default()),
             _ => self.effects_of_delivery(held),
         }
     }
 
-    /// The reason of a nack that came after its lease had run out.
-    fn give_reason(&self, held: &OpenDelivery<'_>, nack: &Nack) -> Decision {
+    /// Records the reason of a nack that arrived after its lease had expired.
+    fn record_late_reason(&self, held: &OpenDelivery<'_>, nack: &Nack) -> Decision {
         let mut decision = done();
         if nack.kind != NackKind::Release {
             let error = self.record_reason(held, nack.reason.as_ref(), &mut decision.changes);
@@ -198,8 +204,8 @@ impl Context<'_> {
         }
     }
 
-    /// Undoes a delivery: it does not count, and the message goes before fresh ones.
-    fn put_back(&self, held: &OpenDelivery<'_>, delay_ms: u64) -> Decision {
+    /// Undoes a delivery. It does not count, and the message is delivered before fresh ones.
+    fn return_delivery(&self, held: &OpenDelivery<'_>, delay_ms: u64) -> Decision {
         let entry = held.entry;
         let returns = entry.returns.saturating_add(1);
         let wait_ms = if returns > FREE_RETURNS {
@@ -217,23 +223,23 @@ impl Context<'_> {
         done().with(open(held, entry))
     }
 
-    /// A lease that never reached its consumer. One that is over needs nothing.
+    /// Gives back a lease that never reached its consumer. Does nothing if the lease has ended.
     pub(crate) fn give_back(&self, hold: &LeaseId) -> Decision {
         match self.held(hold) {
-            Some(held) => self.put_back(&held, 0),
+            Some(held) => self.return_delivery(&held, 0),
             None => done(),
         }
     }
 }
 
 impl Shard {
-    /// The leased entry that `hold` names, if it is still that attempt's.
+    /// Returns the entry that `hold` names, if it is still leased to that attempt.
     pub(crate) fn held(&self, hold: &LeaseId) -> Option<OpenDelivery<'_>> {
         let held = self.open_entry(hold)?;
         (held.entry.attempt == hold.attempt && held.entry.is_leased()).then_some(held)
     }
 
-    /// The open entry that `hold` names, whichever attempt is at it.
+    /// Returns the open entry that `hold` names, regardless of the attempt.
     pub(crate) fn open_entry(&self, hold: &LeaseId) -> Option<OpenDelivery<'_>> {
         let group = self.groups.get(&hold.group)?;
         let topic = self.topics.get(&group.row.topic)?;
@@ -244,7 +250,7 @@ impl Shard {
         is_same_life.then_some(OpenDelivery { topic, group, lane, offset, entry })
     }
 
-    /// Takes an entry away, its last error with it, and the page it was the last to need.
+    /// Deletes an open entry and its last error, and trims its page if no other entry needs it.
     pub(crate) fn end(&self, held: &OpenDelivery<'_>, end: End, changes: &mut Vec<Change>) {
         changes.push(close(held.group, held.lane, held.offset, end));
         forget_note(held, changes);
@@ -257,11 +263,11 @@ impl Context<'_> {
         self.message_id(held.topic.row.id, held.lane, held.offset)
     }
 
-    pub(crate) fn standing(&self, claim: &Claim) -> Result<Standing<'_>, Refusal> {
+    pub(crate) fn standing(&self, claim: &Claim) -> Result<DeliveryState<'_>, Refusal> {
         let Place { topic, group, lane, offset } = self.place(claim)?;
         let cursor = group.cursor(lane);
         if offset >= cursor.next {
-            return Ok(Standing::Over(Rejection::NotDelivered));
+            return Ok(DeliveryState::Over(Rejection::NotDelivered));
         }
         if let Some(open) = cursor.open.get(offset) {
             let held = OpenDelivery { topic, group, lane, offset, entry: &open.entry };
@@ -274,7 +280,7 @@ impl Context<'_> {
         Ok(standing_of_settled(self.now, claim, topic, remembered))
     }
 
-    fn standing_of_open<'a>(&self, claim: &Claim, held: OpenDelivery<'a>) -> Standing<'a> {
+    fn standing_of_open<'a>(&self, claim: &Claim, held: OpenDelivery<'a>) -> DeliveryState<'a> {
         match claim {
             // A token from before a repair may have any attempt: see `reopen`.
             Claim::Token(token, _)
@@ -283,27 +289,27 @@ impl Context<'_> {
             {
                 let state = if held.entry.is_leased() { Stale::Leased } else { Stale::Waiting };
                 let current = Some(held.entry.attempt);
-                return Standing::Over(Rejection::StaleLease {
+                return DeliveryState::Over(Rejection::StaleLease {
                     state,
                     attempt: token.attempt,
                     current,
                 });
             }
             Claim::Owner { owner, .. } if self.owners.name(held.entry.owner) != *owner => {
-                return Standing::Over(Rejection::NotOwner);
+                return DeliveryState::Over(Rejection::NotOwner);
             }
             Claim::Token(_, Some(expected)) => {
                 let owner = self.owners.name(held.entry.owner);
                 if let Err(rejection) = expected.agrees_with_owner(&owner) {
-                    return Standing::Over(rejection);
+                    return DeliveryState::Over(rejection);
                 }
             }
             Claim::Token(_, None) | Claim::Owner { .. } => {}
         }
         match held.entry.state {
-            EntryState::Leased => Standing::Leased(held),
-            EntryState::Expired => Standing::Expired(held),
-            EntryState::Nacked | EntryState::Returned => Standing::GivenUp(held),
+            EntryState::Leased => DeliveryState::Leased(held),
+            EntryState::Expired => DeliveryState::Expired(held),
+            EntryState::Nacked | EntryState::Returned => DeliveryState::GivenUp(held),
         }
     }
 }
@@ -335,7 +341,7 @@ impl Shard {
                     return Err(Rejection::TokenRequired);
                 }
                 if *partition >= topic.row.partitions {
-                    return Err(Rejection::invalid("partition", "there is no such partition"));
+                    return Err(Rejection::invalid("partition", "does not exist in this topic"));
                 }
                 Ok(Place { topic, group, lane: Lane::of(*partition), offset: *offset })
             }
@@ -350,35 +356,35 @@ struct Place<'a> {
     offset: Offset,
 }
 
-/// The rows of the table below "not open any more".
+/// Returns the state of a delivery whose entry is not open any more.
 fn standing_of_settled<'a>(
     now: Timestamp,
     claim: &Claim,
     topic: &Topic,
     remembered: Option<tombstone::Tombstone>,
-) -> Standing<'a> {
+) -> DeliveryState<'a> {
     let token = match claim {
         Claim::Token(token, _) => Some(token),
         Claim::Owner { .. } => None,
     };
     match (remembered.map(|stone| (stone.ended, stone.attempt)), token) {
         (Some((Ended::Acked, attempt)), Some(token)) if token.attempt != attempt => {
-            Standing::Over(stale_lease(Stale::Settled, claim))
+            DeliveryState::Over(stale_lease(Stale::Settled, claim))
         }
-        (Some((Ended::Acked, _)), _) => Standing::Acked,
+        (Some((Ended::Acked, _)), _) => DeliveryState::Acked,
         (Some((Ended::Dead { asked: true, .. }, attempt)), Some(token))
             if token.attempt == attempt =>
         {
-            Standing::DeadLettered
+            DeliveryState::DeadLettered
         }
-        (Some((Ended::Dead { .. }, _)), _) => Standing::Over(stale_lease(Stale::Dead, claim)),
-        // Unfenced anyway.
-        (None, None) => Standing::Acked,
+        (Some((Ended::Dead { .. }, _)), _) => DeliveryState::Over(stale_lease(Stale::Dead, claim)),
+        // A claim by owner is not fenced.
+        (None, None) => DeliveryState::Acked,
         (None, Some(token)) => {
             if topic.remembers(now, token.granted_at) && token.attempt == 1 {
-                Standing::Acked
+                DeliveryState::Acked
             } else {
-                Standing::Over(stale_lease(Stale::Gone, claim))
+                DeliveryState::Over(stale_lease(Stale::Gone, claim))
             }
         }
     }

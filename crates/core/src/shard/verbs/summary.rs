@@ -1,6 +1,8 @@
-//! One sentence for people: what it is, why, and what happens next and when.
+//! Summaries of messages and groups for people: the state, its reason, and what happens next and
+//! when.
 //!
-//! Times are told from now, so that nobody has to compare clocks. Programs read the fields beside it.
+//! Times are relative to now, so that readers need not compare clocks. Programs read the other
+//! fields.
 
 use crate::change::{DeadRow, Entry, EntryState, Paused};
 use crate::id::Text;
@@ -8,17 +10,17 @@ use crate::shard::Group;
 use crate::time::{Timestamp, span};
 use crate::view::{Blocked, CursorView, GroupView};
 
-/// What is known of a message in one group.
+/// State of a message in one group.
 pub(crate) enum MessageState<'a> {
-    /// It waits for its turn.
+    /// Not delivered yet. `before` messages are ahead of it.
     Fresh { before: u64 },
-    /// It is open.
+    /// Leased, or waiting for a retry.
     Open(&'a Entry),
-    /// The group was not meant to have it: it is for another.
+    /// Redriven for another group.
     NotMeant(Text),
-    /// The group began behind it.
+    /// Below the offset at which the group started.
     Earlier,
-    /// Done, at the last of so many attempts where that is known.
+    /// Settled, with the number of attempts if it is known.
     Done(Option<u32>),
     /// A dead letter; its row, unless it was purged.
     Dead { attempts: u32, row: Option<Box<DeadRow>> },
@@ -26,7 +28,7 @@ pub(crate) enum MessageState<'a> {
     Trimmed,
 }
 
-/// What is told about a message in one group.
+/// Everything that the summary of a message in one group depends on.
 pub(crate) struct MessageSummary<'a> {
     pub(crate) now: Timestamp,
     pub(crate) group: &'a Group,
@@ -44,24 +46,24 @@ impl MessageSummary<'_> {
                 format!("not delivered yet, and next in line{}", self.held_back())
             }
             MessageState::Fresh { before } => {
-                format!("not delivered yet, with {before} before it{}", self.held_back())
+                format!("not delivered yet, with {before} ahead of it{}", self.held_back())
             }
             MessageState::Open(entry) if entry.is_leased() => self.leased(entry),
             MessageState::Open(entry) => self.waiting(entry),
             MessageState::NotMeant(group) => {
                 format!("not for this group: it was redriven for {group}")
             }
-            MessageState::Earlier => "not for this group: the group began behind it".into(),
-            MessageState::Done(Some(attempts)) => format!("done at attempt {attempts}"),
-            MessageState::Done(None) => "done".into(),
+            MessageState::Earlier => "not for this group: the group started after it".into(),
+            MessageState::Done(Some(attempts)) => format!("settled at attempt {attempts}"),
+            MessageState::Done(None) => "settled".into(),
             MessageState::Dead { row: Some(row), .. } => self.dead(row),
-            MessageState::Dead { row: None, .. } => "a dead letter, which is purged".into(),
-            MessageState::Trimmed => "done by every group and no longer kept".into(),
+            MessageState::Dead { row: None, .. } => "dead-lettered, then purged or expired".into(),
+            MessageState::Trimmed => "settled by every group and deleted".into(),
         };
         said.into()
     }
 
-    /// `3 of 20`, or `3` where there may be any number.
+    /// `attempt 3 of 20`, or `attempt 3` if the number of attempts is unlimited.
     fn nth(&self, attempt: u32) -> String {
         match self.max_attempts {
             -1 => format!("attempt {attempt}"),
@@ -72,9 +74,9 @@ impl MessageSummary<'_> {
     fn leased(&self, entry: &Entry) -> String {
         let (attempt, owner) = (self.nth(entry.spent), self.last_owner);
         if entry.at > self.now {
-            format!("{attempt} is with {owner} for {} more", span(entry.at.since(self.now)))
+            format!("{attempt} is leased to {owner} for {} more", span(entry.at.since(self.now)))
         } else {
-            format!("{attempt} is with {owner}, and its time is over")
+            format!("{attempt} is leased to {owner}, and the lease has expired")
         }
     }
 
@@ -84,11 +86,11 @@ impl MessageSummary<'_> {
             EntryState::Expired
                 if !self.last_error.is_empty() && **self.last_error != *"ack_timeout" =>
             {
-                format!("attempt {spent} ran out of time ({})", self.last_error)
+                format!("attempt {spent} timed out ({})", self.last_error)
             }
-            EntryState::Expired => format!("attempt {spent} ran out of time"),
+            EntryState::Expired => format!("attempt {spent} timed out"),
             EntryState::Nacked => format!("attempt {spent} failed ({})", self.last_error),
-            EntryState::Returned | EntryState::Leased => "it was given back".into(),
+            EntryState::Returned | EntryState::Leased => "it was returned to the queue".into(),
         };
         if entry.is_past_deadline(self.now) {
             return format!("{failed}; its deadline has passed, so it becomes a dead letter");
@@ -106,7 +108,7 @@ impl MessageSummary<'_> {
         let error = if row.error.is_empty() { String::new() } else { format!(": {}", row.error) };
         let after = match &row.redriven {
             None => String::new(),
-            Some(redriven) => format!("; brought back by {} as {}", redriven.by, redriven.new),
+            Some(redriven) => format!("; redriven by {} as {}", redriven.by, redriven.new),
         };
         format!("a dead letter for {ago} ({why}{error}){after}")
     }
@@ -129,18 +131,18 @@ fn because(now: Timestamp, why: Blocked, paused: Option<&Paused>) -> String {
             format!("paused by {by} {} ago ({reason}){until}", span(now.since(*since)))
         }
         (Blocked::Paused, None) => "paused".into(),
-        (Blocked::NoConsumers, _) => "no consumer is there".into(),
-        (Blocked::NoCredit, _) => "every consumer holds as much as it may".into(),
-        (Blocked::InFlightLimit, _) => "as many are in flight as may be".into(),
-        (Blocked::MaxOpen, _) => "as many are open as may be".into(),
-        (Blocked::OpenLimit, _) => "the group has as many open as its shard allows".into(),
+        (Blocked::NoConsumers, _) => "no consumer is connected".into(),
+        (Blocked::NoCredit, _) => "every consumer has reached its prefetch limit".into(),
+        (Blocked::InFlightLimit, _) => "max_in_flight is reached".into(),
+        (Blocked::MaxOpen, _) => "max_open is reached".into(),
+        (Blocked::OpenLimit, _) => "the group has reached its share of open messages".into(),
         (Blocked::NothingNew, _) => "everything was delivered".into(),
-        (Blocked::Loading, _) => "messages are being read".into(),
+        (Blocked::Loading, _) => "messages are being loaded".into(),
         (Blocked::Quarantined, _) => "stored rows are damaged; run `driftq shard repair`".into(),
     }
 }
 
-/// Why nothing comes, or that it does.
+/// Summarizes a group: messages are being delivered, or why they are not.
 pub(crate) fn of_group(now: Timestamp, view: &GroupView) -> Text {
     let sum = |count: fn(&CursorView) -> u64| view.partitions.iter().map(count).sum::<u64>();
     let fresh = sum(|cursor| cursor.high - cursor.next);
@@ -156,14 +158,14 @@ pub(crate) fn of_group(now: Timestamp, view: &GroupView) -> Text {
         None => {
             let due = view.partitions.iter().filter_map(|cursor| cursor.next_retry_at).min();
             let due = due.filter(|due| *due > now).map(|due| span(due.since(now)));
-            let due = due.map_or(String::new(), |due| format!(", the first for {due} more"));
+            let due = due.map_or(String::new(), |due| format!(", the first is due in {due}"));
             format!("everything was delivered; {counts}{due}")
         }
     };
     summary.into()
 }
 
-/// What keeps all fresh messages back; None: some flow, or there are none.
+/// Returns why no fresh message is delivered. `None` if some are delivered or there are none.
 fn stopped_by(view: &GroupView) -> Option<Blocked> {
     let is_deserted = |why: &Blocked| matches!(why, Blocked::Paused | Blocked::NoConsumers);
     let deserted = view.partitions.iter().find_map(|cursor| cursor.blocked.filter(is_deserted));
@@ -175,10 +177,10 @@ fn stopped_by(view: &GroupView) -> Option<Blocked> {
 fn counts(fresh: u64, leased: u64, waiting: u64) -> String {
     let counts = [
         (fresh, "not delivered yet"),
-        (leased, "with consumers"),
+        (leased, "leased to consumers"),
         (waiting, "waiting for a retry"),
     ];
     let some = counts.into_iter().filter(|(count, _)| *count > 0);
     let words: Vec<String> = some.map(|(count, what)| format!("{count} {what}")).collect();
-    if words.is_empty() { "nothing waits".into() } else { words.join(", ") }
+    if words.is_empty() { "no messages are waiting".into() } else { words.join(", ") }
 }

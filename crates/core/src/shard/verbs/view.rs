@@ -1,5 +1,5 @@
-//! Looking at topics and groups. A look passes through the loop like any command, so that it never
-//! shows what is not durable.
+//! Views of topics and groups. A view is decided like any other command, so it never shows state
+//! that is not durable.
 
 use crate::change::Decision;
 use crate::command::{GroupName, Reply, TopicName};
@@ -85,7 +85,7 @@ impl Shard {
         }
     }
 
-    /// Why no fresh message is going out.
+    /// Returns the first reason why no fresh message is delivered.
     pub(crate) fn blocked(
         &self,
         now: Timestamp,

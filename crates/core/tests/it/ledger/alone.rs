@@ -1,4 +1,4 @@
-//! Effects by themselves: the table of begin, the rules of finish.
+//! Effects without a delivery: the table of `begin` and the rules of `finish`.
 
 use driftq_core::ShardConfig;
 use expect_test::expect;
@@ -20,39 +20,39 @@ fn an_effect_is_executed_once_and_replayed() {
 }
 
 #[test]
-fn the_same_key_with_another_request_is_refused_in_every_state() {
+fn the_same_key_with_another_request_is_rejected_in_every_state() {
     check(expect![[r#"
         0s begin op/charge k on=probe request=1200
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
         1s begin op/charge k on=probe request=1300
-            refused: this key belongs to another request
+            refused: this key was used for a different request; use a new key for a new request
         1s begin op/charge k on=probe
-            refused: this key belongs to another request
+            refused: this key was used for a different request; use a new key for a new request
         1s begin op/charge k on=probe hash=1200
-            refused: this key belongs to another request
+            refused: this key was used for a different request; use a new key for a new request
         1s begin op/charge none on=probe
             EXECUTE: op/charge none.1 IN_PROGRESS until 31s
         1s begin op/charge none on=probe request=1200
-            refused: this key belongs to another request
+            refused: this key was used for a different request; use a new key for a new request
         31s begin op/charge k on=probe request=1300
-            refused: this key belongs to another request
+            refused: this key was used for a different request; use a new key for a new request
         32s finish op/charge k.1 retryable
             op/charge k.1 FAILED_RETRYABLE, kept until 604832s
         32s begin op/charge k on=probe request=1300
-            refused: this key belongs to another request
+            refused: this key was used for a different request; use a new key for a new request
         32s again op/charge k request=1300
-            refused: this key belongs to another request
+            refused: this key was used for a different request; use a new key for a new request
         33s again op/charge k request=1200
             EXECUTE: op/charge k.2 IN_PROGRESS until 63s
         34s finish op/charge k.2 failed error=declined
             op/charge k.2 FAILED_FINAL "declined", kept until 604834s
         34s begin op/charge k on=probe request=1300
-            refused: this key belongs to another request
+            refused: this key was used for a different request; use a new key for a new request
     "#]]);
 }
 
 #[test]
-fn whoever_lost_the_answer_gets_it_again_by_its_nonce() {
+fn a_begin_repeated_with_its_nonce_returns_the_same_answer() {
     check(expect![[r#"
         0s begin op/charge k on=park nonce=a owner=api-1
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
@@ -76,7 +76,7 @@ fn whoever_lost_the_answer_gets_it_again_by_its_nonce() {
 }
 
 #[test]
-fn doubt_goes_by_the_policy_of_the_first_begin() {
+fn the_policy_of_the_first_begin_applies_to_doubt() {
     check(expect![[r#"
         0s begin op/retry k on=retry owner=w1
             EXECUTE: op/retry k.1 IN_PROGRESS until 30s
@@ -100,7 +100,7 @@ fn doubt_goes_by_the_policy_of_the_first_begin() {
 }
 
 #[test]
-fn a_retry_past_the_window_of_the_provider_is_parked() {
+fn a_retry_past_the_provider_window_is_parked() {
     check(expect![[r#"
         0s begin op/charge k on=retry window=1m
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
@@ -121,7 +121,7 @@ fn a_retry_past_the_window_of_the_provider_is_parked() {
 }
 
 #[test]
-fn a_failure_that_may_be_tried_again_is_taken_again_under_a_higher_fence() {
+fn a_retryable_failure_is_reacquired_under_a_higher_fence() {
     check(expect![[r#"
         0s again op/charge k
             refused: no such effect
@@ -145,7 +145,7 @@ fn a_failure_that_may_be_tried_again_is_taken_again_under_a_higher_fence() {
 }
 
 #[test]
-fn only_the_latest_fence_finishes_and_only_once() {
+fn only_the_latest_fence_can_finish_and_only_once() {
     check(expect![[r#"
         0s begin op/charge k on=retry
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
@@ -163,11 +163,11 @@ fn only_the_latest_fence_finishes_and_only_once() {
         5s finish op/charge k.2 succeeded result=1
             as before: op/charge k.2 SUCCEEDED result 1, kept until 604804s; fence 1 of "" began 0s in doubt since 1s, reported
         5s finish op/charge k.2 succeeded result=2
-            refused: this fence has ended otherwise
+            refused: this fence is already finished with a different outcome
         5s finish op/charge k.2 failed error=no
-            refused: this fence has ended otherwise
+            refused: this fence is already finished with a different outcome
         5s finish op/charge k.2 unknown
-            refused: this fence has ended otherwise
+            refused: this fence is already finished with a different outcome
         5s extend-effect op/charge k.2
             refused: fence 2 is not current: the effect is SUCCEEDED at fence 2
         5s extend-effect op/charge k.1
@@ -176,7 +176,7 @@ fn only_the_latest_fence_finishes_and_only_once() {
 }
 
 #[test]
-fn a_late_finish_of_the_latest_fence_is_the_best_evidence() {
+fn a_late_finish_with_the_latest_fence_is_accepted() {
     check(expect![[r#"
         0s begin op/charge k on=park
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
@@ -197,18 +197,18 @@ fn a_late_finish_of_the_latest_fence_is_the_best_evidence() {
 }
 
 #[test]
-fn a_person_ends_doubt_and_nothing_else() {
+fn only_an_effect_in_doubt_can_be_resolved() {
     check(expect![[r#"
         0s begin op/charge k on=park
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
         1s resolve op/charge k.1 as=succeeded
-            refused: the effect is IN_PROGRESS: only doubt can be resolved
+            refused: the effect is IN_PROGRESS; only an effect in doubt can be resolved
         30s resolve op/charge k.2 as=succeeded
             refused: fence 2 is not current: the effect is PARKED at fence 1
         30s resolve op/charge k.1 as=succeeded by=
-            refused: by: is needed: it is kept with the outcome
+            refused: by: is required: it is stored with the outcome
         30s resolve op/charge k.1 as=succeeded reason=
-            refused: reason: is needed: it is kept with the outcome
+            refused: reason: is required: it is stored with the outcome
         31s resolve op/charge k.1 as=succeeded by=eva reason="found it" result=1
             op/charge k.1 SUCCEEDED result 1, kept until 604831s; Succeeded by eva: found it
         32s finish op/charge k.1 succeeded result=1
@@ -216,7 +216,7 @@ fn a_person_ends_doubt_and_nothing_else() {
         33s begin op/charge k on=park
             REPLAY: op/charge k.1 SUCCEEDED result 1, kept until 604831s; Succeeded by eva: found it
         34s resolve op/charge k.1 as=failed
-            refused: the effect is SUCCEEDED: only doubt can be resolved
+            refused: the effect is SUCCEEDED; only an effect in doubt can be resolved
         34s resolve op/charge none.1 as=failed
             refused: no such effect
         35s begin op/charge l on=probe
@@ -241,7 +241,7 @@ fn a_person_ends_doubt_and_nothing_else() {
 }
 
 #[test]
-fn a_lease_goes_on_when_it_is_extended() {
+fn extend_renews_the_lease_of_an_effect() {
     check(expect![[r#"
         0s begin op/charge k on=park lease=1s
             EXECUTE: op/charge k.1 IN_PROGRESS until 1s
@@ -257,14 +257,14 @@ fn a_lease_goes_on_when_it_is_extended() {
 }
 
 #[test]
-fn an_outcome_is_kept_for_its_time_and_then_begun_anew() {
+fn an_expired_outcome_allows_a_new_execution() {
     check(expect![[r#"
         0s begin op/charge k on=retry ttl=1m
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
         1s finish op/charge k.1 succeeded result=1
             op/charge k.1 SUCCEEDED result 1, kept until 61s
         60999ms begin op/charge k on=retry request=other
-            refused: this key belongs to another request
+            refused: this key was used for a different request; use a new key for a new request
         60999ms begin op/charge k on=retry
             REPLAY: op/charge k.1 SUCCEEDED result 1, kept until 61s
         61s begin op/charge k on=retry request=other
@@ -283,9 +283,10 @@ fn an_outcome_is_kept_for_its_time_and_then_begun_anew() {
     "#]]);
 }
 
-/// A token of an earlier life of the key is no right to a later one, although both have fence 1.
+/// A token issued for an earlier life of the key is not valid for a later one, although both have
+/// fence 1.
 #[test]
-fn a_token_of_an_earlier_life_is_none() {
+fn a_token_of_an_expired_effect_is_rejected() {
     check(expect![[r#"
         0s begin op/charge k on=retry ttl=1m
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
@@ -303,7 +304,7 @@ fn a_token_of_an_earlier_life_is_none() {
 }
 
 #[test]
-fn equal_keys_of_two_tenants_or_scopes_have_nothing_to_do_with_each_other() {
+fn equal_keys_of_two_tenants_or_scopes_are_different_effects() {
     check(expect![[r#"
         0s begin op/charge k on=retry
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
@@ -327,7 +328,7 @@ fn equal_keys_of_two_tenants_or_scopes_have_nothing_to_do_with_each_other() {
 }
 
 #[test]
-fn everything_is_as_it_was_after_a_crash() {
+fn effects_survive_a_crash() {
     check(expect![[r#"
         0s begin op/charge k on=probe window=1h request=x
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
@@ -349,40 +350,40 @@ fn everything_is_as_it_was_after_a_crash() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn a_begin_with_invalid_fields_is_rejected() {
     check(expect![[r#"
         0s topic orders 1
             created
         0s begin op/charge k
-            refused: on_doubt: say retry, probe or park: what happens when a worker dies in the middle is your choice
+            refused: on_doubt: must be retry, probe or park: it decides what happens if a worker dies before finish
         0s begin op/charge k on=retry lease=249ms
             refused: lease_ms: must be between 250 and 43200000 (got 249)
         0s begin op/charge k on=retry ttl=59s
-            refused: ttl_ms: is 60000 to 31536000000
+            refused: ttl_ms: must be between 60000 and 31536000000
         0s begin op/charge k on=retry window=0ms
-            refused: provider_window_ms: is 1 to 315360000000
+            refused: provider_window_ms: must be between 1 and 315360000000
         0s begin op/charge k on=retry nonce=üüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüü
-            refused: nonce: is 1 to 64 characters
+            refused: nonce: must be 1 to 64 characters
         0s begin op/charge k on=retry hash=üüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüü
-            refused: request_hash: is 1 to 128 characters
+            refused: request_hash: must be 1 to 128 characters
         0s begin op/charge k on=retry owner=oooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooo
             refused: owner: must be 1 to 255 printable bytes
         0s begin op/charge wide on=retry nonce=üüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüü hash=üüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüü owner=ooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooo
             EXECUTE: op/charge wide.1 IN_PROGRESS until 30s
         0s begin effect/orders/biller k on=retry
-            refused: scope: effect/… is begun with a lease_token
+            refused: scope: effect/… requires a lease_token
         0s begin produce/orders k on=retry
-            refused: scope: produce/… can only be looked at
+            refused: scope: produce/… is read-only
         0s begin op/charge k on=retry
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
         1s finish op/charge k.1 retryable result=1
-            refused: result: goes with SUCCEEDED and FAILED_FINAL only
+            refused: result: is allowed only with SUCCEEDED or FAILED_FINAL
         1s finish op/charge k.1 unknown result=1
-            refused: result: goes with SUCCEEDED and FAILED_FINAL only
+            refused: result: is allowed only with SUCCEEDED or FAILED_FINAL
         1s finish op/charge k.1 succeeded error=no
-            refused: error: does not go with SUCCEEDED
+            refused: error: is not allowed with SUCCEEDED
         1s effects SUCCEEDED
-            refused: state: is IN_PROGRESS, IN_DOUBT or PARKED
+            refused: state: must be IN_PROGRESS, IN_DOUBT or PARKED
         1s effect op/charge none
             refused: no such effect
         1s effect effect/orders/biller k
@@ -393,7 +394,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn nothing_new_is_begun_while_the_storage_is_nearly_full() {
+fn a_new_effect_is_rejected_while_storage_is_nearly_full() {
     check(expect![[r#"
         0s begin op/charge k on=park
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
@@ -413,7 +414,7 @@ fn nothing_new_is_begun_while_the_storage_is_nearly_full() {
 }
 
 #[test]
-fn a_taken_key_of_a_topic_can_be_looked_at() {
+fn a_stored_idempotency_key_can_be_read_as_an_effect() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -427,7 +428,7 @@ fn a_taken_key_of_a_topic_can_be_looked_at() {
 }
 
 #[test]
-fn a_fence_after_a_restore_is_above_all_before_and_still_one_that_json_can_hold() {
+fn a_fence_after_a_restore_is_higher_and_below_2_to_the_53() {
     for (restore, fence) in [(0, 1), (1, (1 << 21) + 1), (u32::MAX, (1 << 53) - (1 << 21) + 1)] {
         let mut world = World::new(ShardConfig { restore, ..ShardConfig::default() });
         let began = world.ask("0s begin op/charge k on=park");

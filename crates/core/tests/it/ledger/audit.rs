@@ -1,4 +1,5 @@
-//! What the ledger accepts is on record, in a chain, in the commit that accepts it.
+//! Every accepted decision of the ledger is recorded in the audit chain, in the commit that accepts
+//! it.
 
 use driftq_core::command::{Begin, BeginOf, EffectQuery};
 use driftq_core::effect::Scope;
@@ -8,7 +9,7 @@ use expect_test::expect;
 use crate::transcript::{World, check};
 
 #[test]
-fn what_is_accepted_is_on_record_and_what_is_not_is_not() {
+fn accepted_decisions_are_recorded_and_rejected_ones_are_not() {
     check(expect![[r#"
         0s chain
             0 records, tip 81033e12
@@ -17,7 +18,7 @@ fn what_is_accepted_is_on_record_and_what_is_not_is_not() {
         1s begin op/charge k on=probe owner=w1 request=a nonce=n
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
         1s begin op/charge k on=probe owner=w2 request=b
-            refused: this key belongs to another request
+            refused: this key was used for a different request; use a new key for a new request
         1s begin op/charge k on=probe owner=w2 request=a
             IN_PROGRESS: fence 1 of "w1", ask in 29000ms
         1s extend-effect op/charge k.1
@@ -27,7 +28,7 @@ fn what_is_accepted_is_on_record_and_what_is_not_is_not() {
         2s finish op/charge k.1 succeeded result=1
             as before: op/charge k.1 SUCCEEDED result 1, kept until 604802s
         3s finish op/charge k.1 failed
-            refused: this fence has ended otherwise
+            refused: this fence is already finished with a different outcome
         3s begin op/charge k on=probe owner=w2 request=a
             REPLAY: op/charge k.1 SUCCEEDED result 1, kept until 604802s
         3s again op/charge none
@@ -45,7 +46,7 @@ fn what_is_accepted_is_on_record_and_what_is_not_is_not() {
 }
 
 #[test]
-fn doubt_failures_and_people() {
+fn doubt_failures_and_resolutions_are_recorded() {
     check(expect![[r#"
         0s begin op/charge k on=probe owner=w1 lease=10s
             EXECUTE: op/charge k.1 IN_PROGRESS until 10s
@@ -59,7 +60,7 @@ fn doubt_failures_and_people() {
         13s resolve op/charge k.2 as=retry by=ops
             op/charge k.2 FAILED_RETRYABLE, kept until 604813s; Retry by ops: looked
         13s resolve op/charge k.2 as=retry by=ops
-            refused: the effect is FAILED_RETRYABLE: only doubt can be resolved
+            refused: the effect is FAILED_RETRYABLE; only an effect in doubt can be resolved
         14s begin op/charge k on=probe owner=w3
             RETRYABLE: op/charge k.2 FAILED_RETRYABLE, kept until 604813s; Retry by ops: looked
         14s again op/charge k owner=w3
@@ -76,7 +77,7 @@ fn doubt_failures_and_people() {
 }
 
 #[test]
-fn a_commit_is_as_many_decisions_as_it_has_outcomes() {
+fn a_commit_is_recorded_as_one_decision_per_outcome() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -123,7 +124,7 @@ fn a_commit_is_as_many_decisions_as_it_has_outcomes() {
 }
 
 #[test]
-fn the_result_of_whoever_follows_an_attempt_in_doubt_is_his() {
+fn the_result_after_an_attempt_in_doubt_belongs_to_the_next_owner() {
     check(expect![[r#"
         0s topic orders 1 retry=5,1s,1s
             created
@@ -154,7 +155,7 @@ fn the_result_of_whoever_follows_an_attempt_in_doubt_is_his() {
 }
 
 #[test]
-fn decisions_of_one_batch_follow_each_other() {
+fn decisions_of_one_batch_are_chained_in_order() {
     check(expect![[r#"
         0s begin op/a k on=park + begin op/b k on=park + begin op/a k on=park + chain + audit 1..9
             0 records, tip 81033e12
@@ -179,9 +180,9 @@ fn decisions_of_one_batch_follow_each_other() {
     "#]]);
 }
 
-/// Namespaces do not see each other, and each has a chain of its own.
+/// Namespaces are isolated, and each has its own chain.
 #[test]
-fn a_chain_is_that_of_one_namespace() {
+fn each_namespace_has_its_own_chain() {
     let begin = |namespace: &str| {
         let name = EffectQuery {
             namespace: namespace.into(),
@@ -220,9 +221,9 @@ fn a_chain_is_that_of_one_namespace() {
     assert_eq!(after, tips);
 }
 
-/// A commit that is lost takes its records with it, and their numbers are given out again.
+/// A commit that is lost loses its records, and their numbers are reused.
 #[test]
-fn what_was_not_committed_is_not_on_record() {
+fn a_lost_commit_leaves_no_record() {
     let mut world = World::new(ShardConfig::default());
     world.play("0s begin op/a k on=park");
     let before = world.ask("0s chain");
@@ -232,7 +233,7 @@ fn what_was_not_committed_is_not_on_record() {
     assert!(world.ask("3s audit 2..2").contains("FAILED_FINAL"));
 }
 
-/// However long a chain is, a slice is short, and slices follow each other.
+/// Slices have a bounded length and are contiguous.
 #[test]
 fn a_long_chain_is_read_in_slices() {
     let mut world = World::new(ShardConfig::default());

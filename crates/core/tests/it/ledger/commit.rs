@@ -24,7 +24,7 @@ fn a_commit_settles_finishes_and_produces_at_once() {
         3s commit orders/biller 0:0.1 effects="acme:effect/orders/biller order-77.1 succeeded result=1" produce="receipts r key=a; receipts s key=a"
             committed before, receipts 0:0, receipts 0:1
         4s commit orders/biller 0:0.1 effects="acme:effect/orders/biller order-77.1 succeeded result=1" produce="receipts r key=a"
-            refused: this delivery was committed with other content
+            refused: this delivery is already committed with different content
         5s peek receipts 1
             none (scanned 0, the end)
         5s effect effect/orders/biller order-77 tenant=acme
@@ -37,7 +37,7 @@ fn a_commit_settles_finishes_and_produces_at_once() {
 }
 
 #[test]
-fn a_refused_commit_changes_nothing() {
+fn a_rejected_commit_changes_nothing() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -59,17 +59,17 @@ fn a_refused_commit_changes_nothing() {
         2s commit orders/biller 0:0.1 effects="effect/orders/biller a.1 succeeded"
             refused: effects are not finished: b
         2s commit orders/biller 0:0.1 effects="op/other x.1 succeeded"
-            refused: effects[0]: token: it was not begun under this delivery
+            refused: effects[0]: token: the effect was not begun under this delivery
         2s commit orders/biller 0:0.1 effects="effect/orders/biller a.1 succeeded; effect/orders/biller b.1 retryable result=1"
-            refused: effects[1]: result: goes with SUCCEEDED and FAILED_FINAL only
+            refused: effects[1]: result: is allowed only with SUCCEEDED or FAILED_FINAL
         2s commit orders/biller 0:0.1 effects="effect/orders/biller a.1 succeeded; effect/orders/biller b.1 failed" produce="receipts r; none s"
             refused: produce[1]: no such topic
         2s commit orders/biller 0:0.1 effects="effect/orders/biller a.1 succeeded; effect/orders/biller b.1 failed" produce="receipts r; receipts other idem=k"
-            refused: produce[1]: this idempotency key belongs to another message
+            refused: produce[1]: this idempotency key was used for a different message; use a new key for new content
         2s commit orders/biller 0:0.1 nack produce="receipts r"
-            refused: produce: goes with ack and with a final nack only
+            refused: produce: is allowed only with ack, or with a nack that has dead_letter
         2s commit orders/biller 0:0.1 nack result=1
-            refused: result: goes with ack only
+            refused: result: is allowed only with ack
         3s effects IN_PROGRESS
             op/other x.1 IN_PROGRESS until 31s; effect/orders/biller b.1 IN_PROGRESS until 10s; effect/orders/biller a.1 IN_PROGRESS until 10s (scanned 3, the end)
         3s view receipts
@@ -83,7 +83,7 @@ fn a_refused_commit_changes_nothing() {
 }
 
 #[test]
-fn two_messages_of_a_commit_with_one_key_are_one_or_a_conflict() {
+fn two_messages_with_one_key_in_a_commit_are_one_or_a_conflict() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -95,7 +95,7 @@ fn two_messages_of_a_commit_with_one_key_are_one_or_a_conflict() {
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
         1s commit orders/biller 0:0.1 produce="receipts r idem=k; receipts s idem=k"
-            refused: produce[1]: this idempotency key belongs to another message
+            refused: produce[1]: this idempotency key was used for a different message; use a new key for new content
         2s commit orders/biller 0:0.1 produce="receipts r idem=k; receipts r idem=k; receipts s; receipts t; receipts u"
             committed, receipts 0:0, receipts 0:0 before, receipts 1:0, receipts 2:0, receipts 0:1
             orders/biller 0:0 acked
@@ -129,7 +129,7 @@ fn a_late_attempt_may_commit_until_the_message_is_delivered_again() {
 }
 
 #[test]
-fn a_stale_attempt_does_not_commit() {
+fn a_commit_by_a_stale_attempt_is_rejected() {
     check(expect![[r#"
         0s topic orders 1 retry=5,1s,1s
             created
@@ -153,7 +153,7 @@ fn a_stale_attempt_does_not_commit() {
 }
 
 #[test]
-fn a_nack_commit_finishes_what_it_names_and_doubts_the_rest() {
+fn a_nack_commit_finishes_named_effects_and_leaves_the_rest_in_doubt() {
     check(expect![[r#"
         0s topic orders 1 retry=5,1s,1s
             created
@@ -173,7 +173,7 @@ fn a_nack_commit_finishes_what_it_names_and_doubts_the_rest() {
         2s commit orders/biller 0:0.1 nack reason=boom effects="effect/orders/biller k.1 succeeded result=1"
             committed before
         2s commit orders/biller 0:0.1 nack reason=other effects="effect/orders/biller k.1 succeeded result=1"
-            refused: this delivery was committed with other content
+            refused: this delivery is already committed with different content
         4s begin-under orders/biller 0:0.2 key=k on=retry
             a gets orders/biller 0:0.2 "a" spent 2 until 12.342s after "boom"
             REPLAY: effect/orders/biller k.1 SUCCEEDED result 1
@@ -188,7 +188,7 @@ fn a_nack_commit_finishes_what_it_names_and_doubts_the_rest() {
 }
 
 #[test]
-fn a_final_nack_may_produce_what_makes_good() {
+fn a_final_nack_may_produce_a_compensation() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -239,7 +239,7 @@ fn the_messages_of_a_commit_are_exempt_from_a_full_topic() {
 }
 
 #[test]
-fn a_result_is_an_effect_of_the_messages_own_key() {
+fn a_result_is_stored_as_an_effect_under_the_message_key() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -258,7 +258,7 @@ fn a_result_is_an_effect_of_the_messages_own_key() {
         2s commit orders/biller 0:0.1 result=42
             committed before
         2s commit orders/biller 0:0.1 result=43
-            refused: this delivery was committed with other content
+            refused: this delivery is already committed with different content
         2s effect effect/orders/biller k
             effect/orders/biller k.1 SUCCEEDED result 42, kept until 604801s
         3s begin-under orders/biller 0:1.1 on=park
@@ -273,14 +273,14 @@ fn a_result_is_an_effect_of_the_messages_own_key() {
         4s finish effect/orders/biller m.1 failed error=no
             effect/orders/biller m.1 FAILED_FINAL "no"
         5s commit orders/biller 0:2.1 result=42
-            refused: this fence has ended otherwise
+            refused: this fence is already finished with a different outcome
         6s rows held
             held 1
     "#]]);
 }
 
 #[test]
-fn a_commit_is_told_again_after_a_crash_and_forgotten_in_the_end() {
+fn a_repeated_commit_is_answered_after_a_crash_until_its_record_expires() {
     check(expect![[r#"
         0s topic orders 1 dedupe=1h
             created
@@ -308,7 +308,7 @@ fn a_commit_is_told_again_after_a_crash_and_forgotten_in_the_end() {
 }
 
 #[test]
-fn a_dead_letter_that_is_nacked_has_no_next_steps() {
+fn a_nack_commit_of_a_dead_letter_cannot_produce() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -327,7 +327,7 @@ fn a_dead_letter_that_is_nacked_has_no_next_steps() {
             joined
             b gets dlq.orders/ops 0:0.1 "a" spent 1 until 12s
         3s commit dlq.orders/ops 0:0.1 final produce="receipts r"
-            refused: produce: goes with ack only: a dead letter that is nacked comes again
+            refused: produce: is allowed only with ack, because a nacked dead letter is delivered again
         3s commit dlq.orders/ops 0:0.1 produce="receipts r"
             committed, receipts 0:0
             dlq.orders/ops 0:0 acked
@@ -335,7 +335,7 @@ fn a_dead_letter_that_is_nacked_has_no_next_steps() {
 }
 
 #[test]
-fn an_effect_that_another_message_took_up_is_still_one_of_this_delivery() {
+fn an_effect_replayed_by_another_message_still_counts_for_its_delivery() {
     check(expect![[r#"
         0s topic orders 1 retry=5,1s,1s
             created
@@ -359,7 +359,7 @@ fn an_effect_that_another_message_took_up_is_still_one_of_this_delivery() {
 }
 
 #[test]
-fn a_late_commit_of_an_effect_that_went_on_is_told_of_the_later_fence() {
+fn a_late_commit_is_rejected_with_the_current_fence_of_its_effect() {
     check(expect![[r#"
         0s topic orders 1 retry=5,1h,1h
             created

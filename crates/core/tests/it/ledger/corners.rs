@@ -1,11 +1,11 @@
-//! Corners where the obvious way loses doubt, an outcome or an execution.
+//! Corner cases in which the obvious implementation loses doubt, an outcome or an execution.
 
 use expect_test::expect;
 
 use crate::transcript::check;
 
 #[test]
-fn a_result_does_not_end_what_is_parked_and_ends_other_doubt_under_the_next_fence() {
+fn a_commit_result_ends_doubt_but_not_a_parked_effect() {
     check(expect![[r#"
         0s topic orders 1 retry=5,1s,1s
             created
@@ -41,7 +41,7 @@ fn a_result_does_not_end_what_is_parked_and_ends_other_doubt_under_the_next_fenc
 }
 
 #[test]
-fn a_message_that_died_twice_may_have_had_effects_before() {
+fn a_message_dead_lettered_twice_may_have_forgotten_effects() {
     check(expect![[r#"
         0s topic orders 1 retry=5,1s,1s dedupe=1m
             created
@@ -67,12 +67,12 @@ fn a_message_that_died_twice_may_have_had_effects_before() {
             orders/biller 0:1 dead
         1h redrive orders 0:1
             expire to 63.001s
-            refused: its effects may be forgotten by now: they would be executed again
+            refused: outcomes of its effects may have expired, so a redrive could execute them again
     "#]]);
 }
 
 #[test]
-fn doubt_of_before_a_crash_is_not_given_grace() {
+fn an_effect_in_doubt_before_a_crash_gets_no_grace_period() {
     check(expect![[r#"
         0s begin op/charge k on=park
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
@@ -93,7 +93,7 @@ fn doubt_of_before_a_crash_is_not_given_grace() {
 }
 
 #[test]
-fn effects_of_a_topic_that_is_gone_are_not_listed() {
+fn effects_of_a_deleted_topic_are_not_listed() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -124,7 +124,7 @@ fn effects_of_a_topic_that_is_gone_are_not_listed() {
 }
 
 #[test]
-fn a_key_that_is_accepted_as_new_does_not_find_the_outcome_of_before() {
+fn a_key_accepted_as_new_does_not_replay_the_earlier_outcome() {
     check(expect![[r#"
         0s topic orders 1 retry=5,1s,1s dedupe=1m
             created
@@ -166,7 +166,7 @@ fn a_key_that_is_accepted_as_new_does_not_find_the_outcome_of_before() {
 }
 
 #[test]
-fn the_result_of_a_commit_is_not_that_of_a_message_of_before() {
+fn a_commit_result_does_not_replay_an_earlier_message_of_the_key() {
     check(expect![[r#"
         0s topic orders 1 retry=5,1s,1s dedupe=1m
             created
@@ -191,7 +191,7 @@ fn the_result_of_a_commit_is_not_that_of_a_message_of_before() {
 }
 
 #[test]
-fn while_the_message_of_before_is_open_its_outcome_stands() {
+fn an_outcome_is_replayed_while_the_earlier_message_is_open() {
     check(expect![[r#"
         0s topic orders 1 retry=5,1s,1s dedupe=1m
             created
@@ -214,7 +214,7 @@ fn while_the_message_of_before_is_open_its_outcome_stands() {
 }
 
 #[test]
-fn an_effect_with_a_time_of_its_own_is_not_executed_again_by_a_redrive() {
+fn a_redrive_does_not_repeat_an_effect_with_its_own_ttl() {
     check(expect![[r#"
         0s topic orders 1 retry=5,1s,1s
             created
@@ -233,7 +233,7 @@ fn an_effect_with_a_time_of_its_own_is_not_executed_again_by_a_redrive() {
             orders/biller 0:0 dead
         64s redrive orders 0:0
             expire to 63.001s
-            refused: its effects may be forgotten by now: they would be executed again
+            refused: outcomes of its effects may have expired, so a redrive could execute them again
         64s redrive orders 0:0 force
             redriven as 0:1
             a gets orders/biller 0:1.1 "a" spent 1 until 74s redriven 1 times from 0:0

@@ -1,4 +1,4 @@
-//! What people are told about an effect, and about the effects of a message.
+//! Explanations of an effect, and of the effects of a message.
 
 use expect_test::expect;
 
@@ -14,32 +14,32 @@ fn an_effect_is_explained_in_every_state() {
         0s begin op/x c on=park owner=w1
             EXECUTE: op/x c.1 IN_PROGRESS until 30s
         10s explain-effect op/x a
-            fence 1 of w1 is at it for 20.0 s more, then it is in doubt
+            fence 1 of w1 holds the effect for 20.0 s more, then it is in doubt
         40s explain-effect op/x a
-            nobody knows whether fence 1 of w1 did it: its time ran out 10.0 s ago; the next begin executes it again with the same downstream key
+            the outcome of fence 1 of w1 is unknown: its lease expired 10.0 s ago; the next begin executes it again with the same downstream key
         40s explain-effect op/x b
-            nobody knows whether fence 1 did it: its time ran out 10.0 s ago; the next begin is told to ask the provider
+            the outcome of fence 1 is unknown: its lease expired 10.0 s ago; the next begin must ask the provider first
         40s explain-effect op/x c
-            nobody knows whether fence 1 of w1 did it: its time ran out 10.0 s ago; a person has to say
+            the outcome of fence 1 of w1 is unknown: its lease expired 10.0 s ago; resolve it with: driftq effect resolve
         50s finish op/x c.1 unknown error=timeout
             op/x c.1 PARKED "timeout"; fence 1 of "w1" began 0s in doubt since 50s, reported
             op/x c.1 in doubt: reported
         61s explain-effect op/x c
-            nobody knows whether fence 1 of w1 did it: it said so 11.0 s ago (timeout); a person has to say
+            the outcome of fence 1 of w1 is unknown: it was reported as unknown 11.0 s ago (timeout); resolve it with: driftq effect resolve
         61s explain-effect op/x a
-            nobody knows whether fence 1 of w1 did it: its time ran out 31.0 s ago; the provider may have forgotten its downstream key, so a person has to say
+            the outcome of fence 1 of w1 is unknown: its lease expired 31.0 s ago; the provider may have forgotten its downstream key; resolve it with: driftq effect resolve
         62s finish op/x a.1 retryable error=busy
             op/x a.1 FAILED_RETRYABLE "busy", kept until 604862s
         62s explain-effect op/x a
-            it did not happen (busy) and may run again
+            it did not happen (busy); it can be retried
         63s finish op/x b.1 failed error=declined
             op/x b.1 FAILED_FINAL "declined", kept until 604863s
         63s explain-effect op/x b
-            it failed for good (declined); it is replayed for 7 d more
+            it failed permanently (declined); it is replayed for 7 d more
         64s resolve op/x c.1 as=succeeded by=eva reason="found it"
             op/x c.1 SUCCEEDED, kept until 604864s; Succeeded by eva: found it
         24h explain-effect op/x c
-            it happened, says eva (found it); it is replayed for 6 d more
+            it succeeded, resolved by eva (found it); it is replayed for 6 d more
         24h explain-effect op/x none
             refused: no such effect
     "#]]);
@@ -62,15 +62,15 @@ fn a_message_shows_the_effects_begun_under_it() {
         2s finish effect/orders/biller l.1 succeeded
             effect/orders/biller l.1 SUCCEEDED
         3s explain orders 0:0
-            orders 0:0 hello; biller leased: attempt 1 of 5 is with w1 for 7.0 s more [effect/orders/biller l.1 SUCCEEDED] [effect/orders/biller k.1 IN_PROGRESS until 10s]
+            orders 0:0 hello; biller leased: attempt 1 of 5 is leased to w1 for 7.0 s more [effect/orders/biller l.1 SUCCEEDED] [effect/orders/biller k.1 IN_PROGRESS until 10s]
         4s explain-effect effect/orders/biller k
-            fence 1 of w1 is at it for 6.0 s more, then it is in doubt
+            fence 1 of w1 holds the effect for 6.0 s more, then it is in doubt
         4s explain-effect effect/orders/biller l
-            it happened; it is replayed while its message is open, and then for its time
+            it succeeded; it is replayed while its message is open, and then for its ttl_ms
         12s explain orders 0:0
             effect/orders/biller k.1 in doubt: lease_expired
             orders/biller 0:0 expired, due 10.342s
             a gets orders/biller 0:0.2 "hello" spent 2 until 20.342s after "ack_timeout"
-            orders 0:0 hello; biller leased: attempt 2 of 5 is with w1 for 8.3 s more [effect/orders/biller l.1 SUCCEEDED] [effect/orders/biller k.1 PARKED; fence 1 of "w1" began 1s in doubt since 10s, lease_expired]
+            orders 0:0 hello; biller leased: attempt 2 of 5 is leased to w1 for 8.3 s more [effect/orders/biller l.1 SUCCEEDED] [effect/orders/biller k.1 PARKED; fence 1 of "w1" began 1s in doubt since 10s, lease_expired]
     "#]]);
 }

@@ -1,12 +1,12 @@
-//! An outcome is kept for the open messages it was begun under, and for no others: however such a message ends, the
-//! time of the outcome begins, and a key that is accepted as new after it is a new effect.
+//! An outcome is kept while a message it was begun under is open. However such a message ends, the
+//! time to live of the outcome starts, and a key accepted as new after that is a new effect.
 
 use expect_test::expect;
 
 use crate::transcript::check;
 
 #[test]
-fn a_seek_releases_the_effects_of_what_was_open() {
+fn a_seek_releases_the_effects_of_open_messages() {
     check(expect![[r#"
         0s topic orders 1 dedupe=60s
             created
@@ -49,7 +49,7 @@ fn a_seek_releases_the_effects_of_what_was_open() {
 }
 
 #[test]
-fn a_seek_past_what_was_open_lets_its_outcomes_expire() {
+fn a_seek_past_open_messages_lets_their_outcomes_expire() {
     check(expect![[r#"
         0s topic orders 1 dedupe=60s
             created
@@ -80,7 +80,7 @@ fn a_seek_past_what_was_open_lets_its_outcomes_expire() {
 }
 
 #[test]
-fn a_group_that_is_deleted_lets_its_outcomes_expire() {
+fn deleting_a_group_lets_its_outcomes_expire() {
     check(expect![[r#"
         0s topic orders 1 dedupe=60s
             created
@@ -109,7 +109,7 @@ fn a_group_that_is_deleted_lets_its_outcomes_expire() {
 }
 
 #[test]
-fn a_topic_that_is_deleted_leaves_no_outcome_for_ever() {
+fn deleting_a_topic_lets_its_outcomes_expire() {
     check(expect![[r#"
         0s topic orders 1 dedupe=60s
             created
@@ -143,7 +143,7 @@ fn a_topic_that_is_deleted_leaves_no_outcome_for_ever() {
 }
 
 #[test]
-fn a_deadline_that_passes_while_a_message_waits_releases_its_effects() {
+fn a_deadline_that_passes_before_a_retry_releases_the_effects() {
     check(expect![[r#"
         0s topic orders 1 dedupe=60s retry=5,20s,20s
             created
@@ -222,7 +222,7 @@ fn a_purge_of_open_dead_letters_releases_their_effects() {
     "#]]);
 }
 
-/// Two open messages share an effect: it is kept until the last of them is over.
+/// Two open messages share an effect, which is kept until both are settled.
 #[test]
 fn an_outcome_is_kept_for_every_open_message_that_shares_it() {
     check(expect![[r#"

@@ -1,4 +1,4 @@
-//! Pointers: set with the commit of the message that made what they point to.
+//! Pointers are set in the commit of the message that produced the data they point to.
 
 use expect_test::expect;
 
@@ -18,7 +18,7 @@ fn a_pointer_is_set_by_a_commit_and_moved_by_a_later_attempt() {
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
             a gets orders/biller 0:1.1 "b" spent 1 until 10s
         1s commit orders/biller 0:0.1 nack pointers="ledger 7 dt=1 s3://x"
-            refused: pointers: go with ack and with a final nack only
+            refused: pointers: are allowed only with ack, or with a nack that has dead_letter
         1s commit orders/biller 0:0.1 final pointers="ledger 7 dt=1 s3://x sum=1; ledger 7 dt=2 s3://y"
             committed
             points ledger 7 dt=1 to s3://x
@@ -28,7 +28,7 @@ fn a_pointer_is_set_by_a_commit_and_moved_by_a_later_attempt() {
         1s commit orders/biller 0:0.1 final pointers="ledger 7 dt=1 s3://x sum=1; ledger 7 dt=2 s3://y"
             committed before
         1s commit orders/biller 0:0.1 final pointers="ledger 7 dt=1 s3://x sum=1"
-            refused: this delivery was committed with other content
+            refused: this delivery is already committed with different content
         2s pointer orders ledger 7 dt=1
             ledger 7 dt=1: s3://x sum 1, by biller 0.1 at 1s
         2s pointer orders ledger 8 dt=1
@@ -65,7 +65,7 @@ fn a_pointer_is_set_by_a_commit_and_moved_by_a_later_attempt() {
 }
 
 #[test]
-fn another_message_must_say_that_it_means_to_move_it() {
+fn moving_a_pointer_of_another_message_requires_replace() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -90,9 +90,9 @@ fn another_message_must_say_that_it_means_to_move_it() {
             points ledger 7 dt=1 to s3://x
             orders/biller 0:0 acked
         1s commit orders/biller 0:1.1 produce="orders d" pointers="ledger 7 dt=2 s3://z; ledger 7 dt=1 s3://y"
-            refused: pointers[1]: another message has set it otherwise: send replace if you mean to move it
+            refused: pointers[1]: another message set this pointer to a different value; send replace to overwrite it
         1s commit orders/other 0:0.1 pointers="ledger 7 dt=1 s3://z"
-            refused: pointers[0]: another message has set it otherwise: send replace if you mean to move it
+            refused: pointers[0]: another message set this pointer to a different value; send replace to overwrite it
         1s commit orders/other 0:0.1 pointers="ledger 7 dt=1 s3://x"
             committed
             orders/other 0:0 acked
@@ -108,7 +108,7 @@ fn another_message_must_say_that_it_means_to_move_it() {
 }
 
 #[test]
-fn pointers_come_in_pages_by_partition_key() {
+fn pointers_are_listed_in_pages_by_partition_key() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -137,7 +137,7 @@ fn pointers_come_in_pages_by_partition_key() {
 }
 
 #[test]
-fn names_of_pointers_have_their_bounds() {
+fn pointer_names_have_length_limits() {
     check(expect![[r#"
         0s topic orders 1
             created
@@ -147,13 +147,13 @@ fn names_of_pointers_have_their_bounds() {
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
         1s commit orders/biller 0:0.1 pointers="l 7 256bytes s3://c"
-            refused: pointers[0]: partition_key: is 1 to 255 bytes without control characters
+            refused: pointers[0]: partition_key: must be 1 to 255 bytes without control characters
         1s commit orders/biller 0:0.1 pointers="l 256bytes k s3://c"
-            refused: pointers[0]: version: is 1 to 255 bytes without control characters
+            refused: pointers[0]: version: must be 1 to 255 bytes without control characters
         1s commit orders/biller 0:0.1 pointers="l 7 k 2049bytes"
-            refused: pointers[0]: location: is 1 to 2048 bytes
+            refused: pointers[0]: location: must be 1 to 2048 bytes
         1s commit orders/biller 0:0.1 pointers="l 7 k s3://c sum=256bytes"
-            refused: pointers[0]: checksum: is at most 255 bytes
+            refused: pointers[0]: checksum: must be at most 255 bytes
         1s commit orders/biller 0:0.1 pointers="255bytes 255bytes 255bytes 2048bytes sum=255bytes"
             committed
             points xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx to xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx

@@ -1,4 +1,4 @@
-//! Tokens of effects that this shard did not issue, or not since the last restore.
+//! Effect tokens that this shard did not issue, or issued before the last restore.
 
 use driftq_core::{EffectToken, ShardConfig};
 
@@ -6,7 +6,7 @@ use crate::transcript::World;
 
 const OF: &str = "effect/orders/biller order-77.1";
 
-/// An effect is in progress under a delivery.
+/// A world with an effect in progress under a delivery.
 fn in_progress() -> World {
     let mut world = World::new(ShardConfig::default());
     for line in [
@@ -34,7 +34,7 @@ fn a_token_of_another_namespace_is_rejected() {
 }
 
 #[test]
-fn a_token_of_before_a_restore_ends_no_effect() {
+fn a_token_issued_before_a_restore_is_rejected() {
     let mut world = in_progress();
     world.forge_effect(OF, OF, |token| EffectToken { restore: token.restore + 1, ..token });
     for line in [

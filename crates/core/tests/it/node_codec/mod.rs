@@ -1,4 +1,4 @@
-//! What is said to another node is understood there, as far as its release can.
+//! Messages between nodes are decoded as far as the release of the receiver knows them.
 
 pub(crate) mod round_trip;
 mod sample;
@@ -12,10 +12,10 @@ use serde::Serialize;
 use crate::held::produce_with;
 use sample::{every, some};
 
-/// Names are what peers of other releases read by: whoever changes one breaks their word, and whoever adds
-/// one looks at the rules of decision record 0016.
+/// Nodes of other releases decode fields by name, so changing a name breaks them. Adding one must
+/// follow the rules of decision record 0016.
 #[test]
-fn every_command_answer_and_delivery_travels_and_names_stay() {
+fn every_message_between_nodes_round_trips_and_keeps_its_names() {
     let mut names = every(|command: Command| drop(round_trip::call(&command)));
     names.extend(every(|reply: Reply| drop(round_trip::answer(&Ok(reply)))));
     names.extend(every(|rejection: Rejection| drop(round_trip::answer(&Err(rejection)))));
@@ -25,7 +25,7 @@ fn every_command_answer_and_delivery_travels_and_names_stay() {
 }
 
 #[test]
-fn bytes_stay_bytes() {
+fn values_are_encoded_as_bytes() {
     let Command::Produce(mut produce) = produce_with("m", Envelope::default()) else {
         panic!("it is one")
     };
@@ -34,7 +34,7 @@ fn bytes_stay_bytes() {
     assert!(packed.len() < 60_500, "{} bytes", packed.len());
 }
 
-/// Commands of another release. What is not in them is as it is here.
+/// Commands as another release defines them. Omitted fields are the same as here.
 #[derive(Serialize)]
 enum Theirs {
     Resume(Group),
@@ -69,18 +69,18 @@ fn group() -> Group {
 #[track_caller]
 fn check(version: u32, theirs: &Theirs, read: Expect) {
     let mut bytes = version.to_le_bytes().to_vec();
-    bytes.extend(rmp_serde::to_vec_named(theirs).expect("it can be written"));
+    bytes.extend(rmp_serde::to_vec_named(theirs).expect("the command can be encoded"));
     read.assert_eq(&match open_call(&bytes) {
         Ok(command) => format!("{command:?}"),
         Err(refused) => {
-            // Without the list of all commands there are.
+            // Without the list of all known commands.
             refused.to_string().split(", expected").next().expect("a text").to_owned()
         }
     });
 }
 
 #[test]
-fn a_field_of_a_later_release_is_passed_over() {
+fn an_unknown_field_of_a_later_release_is_ignored() {
     check(
         NODE_CODEC_VERSION,
         &Theirs::Resume(group()),
@@ -91,7 +91,7 @@ fn a_field_of_a_later_release_is_passed_over() {
 }
 
 #[test]
-fn a_field_that_an_earlier_release_does_not_have_is_absent() {
+fn a_field_missing_from_an_earlier_release_gets_its_default() {
     let (by, reason) = ("ops", "late");
     check(
         NODE_CODEC_VERSION,
@@ -103,26 +103,26 @@ fn a_field_that_an_earlier_release_does_not_have_is_absent() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_refused() {
+fn an_unknown_command_or_version_is_rejected() {
     check(
         NODE_CODEC_VERSION,
         &Theirs::Extend(Extend { lease_ms: 1 }),
-        expect!["not what was expected: missing field `claim`"],
+        expect!["invalid content: missing field `claim`"],
     );
     check(
         NODE_CODEC_VERSION,
         &Theirs::Dance(3),
-        expect!["not what was expected: unknown variant `Dance`"],
+        expect!["invalid content: unknown variant `Dance`"],
     );
     check(
         NODE_CODEC_VERSION + 1,
         &Theirs::Resume(group()),
-        expect!["version 2 is not known here: up to 1 is"],
+        expect!["unsupported version 2 (supported: up to 1)"],
     );
 }
 
 #[test]
-fn what_is_cut_short_or_deeper_than_anything_is_refused() {
+fn truncated_or_too_deeply_nested_messages_are_rejected() {
     let packed = pack_call(&produce_with("m", Envelope::default()));
     for end in 0..packed.len() {
         assert!(open_call(&packed[..end]).is_err(), "{end} bytes of {}", packed.len());
@@ -131,6 +131,6 @@ fn what_is_cut_short_or_deeper_than_anything_is_refused() {
     let mut deep = NODE_CODEC_VERSION.to_le_bytes().to_vec();
     deep.extend(b"\x81\xa3Err");
     deep.extend(b"\x81\xa6InPart\x93\xa7Produce\x00".repeat(100_000));
-    let refused = open_answer(&deep).expect_err("no stack is so large");
+    let refused = open_answer(&deep).expect_err("the nesting limit rejects it");
     assert_eq!(refused, DecodeError::Content("depth limit exceeded".into()));
 }

@@ -1,4 +1,4 @@
-//! The way between two nodes, both of them here. What arrives must be what was sent, in every field.
+//! Encodes and decodes like two nodes. The decoded value must equal the encoded one in every field.
 
 use std::fmt::Debug;
 

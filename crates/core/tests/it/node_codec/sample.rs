@@ -1,4 +1,5 @@
-//! Values of any type that can be read: made up field by field, so that no variant needs to be listed.
+//! Sample values of any deserializable type, built field by field so that no variant needs to be
+//! listed.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +9,13 @@ use serde::de::{
     SeqAccess, VariantAccess, Visitor,
 };
 
-/// Values of each variant.
+/// Number of values of each variant.
 const SEEDS: u64 = 64;
 
-/// A type or a variant, with the names in it.
+/// A type or a variant, with its field names.
 pub(super) type Names = BTreeSet<(String, &'static [&'static str])>;
 
-/// Shows `check` values of every variant of `T`, an enum. Returns the names that were met.
+/// Calls `check` with values of every variant of the enum `T`. Returns the names that occurred.
 pub(super) fn every<T: DeserializeOwned>(mut check: impl FnMut(T)) -> Names {
     let mut sample = Sample::default();
     let mut variant = 0;
@@ -28,7 +29,7 @@ pub(super) fn every<T: DeserializeOwned>(mut check: impl FnMut(T)) -> Names {
     sample.names
 }
 
-/// Shows `check` values of `T`, whatever it is.
+/// Calls `check` with values of any type `T`.
 pub(super) fn some<T: DeserializeOwned>(mut check: impl FnMut(T)) -> Names {
     let mut sample = Sample::default();
     for seed in 0..SEEDS {
@@ -40,9 +41,9 @@ pub(super) fn some<T: DeserializeOwned>(mut check: impl FnMut(T)) -> Names {
 
 #[derive(Default)]
 struct Sample {
-    /// The variant of the enum that is asked for first.
+    /// The variant to choose for the outermost enum.
     outermost: Option<usize>,
-    /// How many that has.
+    /// Number of variants of the outermost enum.
     variants: usize,
     seed: u64,
     names: Names,
@@ -50,7 +51,7 @@ struct Sample {
 
 impl Sample {
     fn make<T: DeserializeOwned>(&mut self) -> T {
-        T::deserialize(self).expect("it takes what it asks for")
+        T::deserialize(self).expect("a sample provides every value that is requested")
     }
 
     fn dice(&mut self) -> u64 {
@@ -61,7 +62,7 @@ impl Sample {
         mixed ^ (mixed >> 31)
     }
 
-    /// Of any length.
+    /// A number of random bit length.
     fn number(&mut self) -> u64 {
         let bits = self.dice() % 64;
         self.dice() >> bits
@@ -99,7 +100,7 @@ impl<'de> Deserializer<'de> for &mut Sample {
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        // The only texts that are not free are names of settings.
+        // Names of settings are the only strings that are not arbitrary.
         visitor.visit_str("lease_ms")
     }
 
@@ -175,7 +176,7 @@ impl<'de> Deserializer<'de> for &mut Sample {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, Error> {
-        unreachable!("every type says what it is")
+        unreachable!("no type calls deserialize_any")
     }
 
     serde::forward_to_deserialize_any! {

@@ -1,13 +1,13 @@
-//! What a person asks of nodes and shards.
+//! Administration of nodes and shards by an operator.
 
-use driftq_core::ownership::{AdminError, NodeRow, RULES, Shown};
+use driftq_core::ownership::{AdminError, ClusterRows, NodeRow, RULES};
 use driftq_core::{NodeId, ShardId, Timestamp};
 use expect_test::expect;
 
 use super::script::{check, view};
 
 #[test]
-fn a_node_that_is_drained_gives_up_its_shards_stays_and_takes_some_when_it_may_again() {
+fn a_drained_node_gives_up_its_shards_until_it_is_undrained() {
     check(expect![[r#"
         0s time
             renew
@@ -62,7 +62,7 @@ fn a_node_that_is_drained_gives_up_its_shards_stays_and_takes_some_when_it_may_a
 }
 
 #[test]
-fn the_shards_of_a_node_that_is_drained_are_taken_when_it_gives_them_up() {
+fn shards_of_a_drained_node_are_claimed_once_it_gives_them_up() {
     check(expect![[r#"
         0s time
             renew
@@ -89,9 +89,9 @@ fn the_shards_of_a_node_that_is_drained_are_taken_when_it_gives_them_up() {
     "#]]);
 }
 
-/// It would otherwise be a node too many that nobody waits for.
+/// Otherwise other nodes would keep waiting for it.
 #[test]
-fn a_drained_node_leaves_like_any_other() {
+fn a_drained_node_can_leave_the_cluster() {
     check(expect![[r#"
         0s time
             renew
@@ -109,7 +109,7 @@ fn a_drained_node_leaves_like_any_other() {
 }
 
 #[test]
-fn a_shard_that_is_put_elsewhere_is_given_up_and_another_taken_for_it() {
+fn a_pinned_shard_moves_and_another_takes_its_place() {
     check(expect![[r#"
         0s time
             renew
@@ -149,9 +149,9 @@ fn a_shard_that_is_put_elsewhere_is_given_up_and_another_taken_for_it() {
     "#]]);
 }
 
-/// Nodes of before do not know of it, and would wait for each other.
+/// Older nodes ignore pins, so the nodes would wait for each other.
 #[test]
-fn while_a_node_follows_older_rules_nothing_is_put_anywhere() {
+fn pins_are_ignored_while_a_node_follows_older_rules() {
     check(expect![[r#"
         0s time
             renew
@@ -172,9 +172,9 @@ fn while_a_node_follows_older_rules_nothing_is_put_anywhere() {
     "#]]);
 }
 
-/// A process is followed by another at its address.
+/// A restarted process replaces the old one at its address.
 #[test]
-fn whoever_was_at_my_address_and_is_not_heard_any_more_is_gone() {
+fn the_earlier_node_at_the_same_address_is_dead_once_it_stops_renewing() {
     check(expect![[r#"
         0s time
             renew
@@ -204,10 +204,10 @@ fn whoever_was_at_my_address_and_is_not_heard_any_more_is_gone() {
     "#]]);
 }
 
-/// Two that are set to one address: the second gives up what it has and takes nothing, for as long as the first
-/// is there.
+/// Two nodes are configured with one address. The second gives up its shards and claims none as
+/// long as the first is alive.
 #[test]
-fn whoever_was_at_my_address_and_is_still_heard_keeps_its_place() {
+fn the_earlier_live_node_at_the_same_address_keeps_its_shards() {
     check(expect![[r#"
         0s time
             renew
@@ -252,7 +252,7 @@ fn whoever_was_at_my_address_and_is_still_heard_keeps_its_place() {
 }
 
 #[test]
-fn whoever_comes_to_my_address_is_nobody() {
+fn a_later_node_at_the_same_address_gets_no_shards() {
     check(expect![[r#"
         0s time
             renew
@@ -275,7 +275,7 @@ fn whoever_comes_to_my_address_is_nobody() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
+fn invalid_admin_requests_are_rejected() {
     let view = view("n1 n2- n3! / 0:1@n1").view();
     let [one, two, three, four] = [1, 2, 3, 4].map(NodeId);
     assert_eq!(view.may_drain(one), Err(AdminError::LastNode));
@@ -291,9 +291,10 @@ fn what_cannot_be_done_is_refused() {
     assert_eq!(view.may_put(ShardId(0), Some(four)), Err(AdminError::NoNode));
 }
 
-/// The clock of the database was set back: who died before that looks as if it had just been renewed.
+/// The clock of the database was set back, so a node that died before looks as if it had just
+/// renewed.
 #[test]
-fn a_row_from_before_the_clock_was_set_back_is_nobody() {
+fn a_node_row_from_before_the_clock_was_set_back_is_ignored() {
     let row = |renewed_at: u64| NodeRow {
         address: format!("{renewed_at}").into(),
         version: "1".into(),
@@ -305,10 +306,10 @@ fn a_row_from_before_the_clock_was_set_back_is_nobody() {
         drained: false,
     };
     let nodes = [(NodeId(1), row(10_000)), (NodeId(2), row(12_000))].into();
-    let mut shown = Shown { at: Timestamp(10_000), nodes, shards: Vec::new() };
+    let mut shown = ClusterRows { at: Timestamp(10_000), nodes, shards: Vec::new() };
     assert_eq!(shown.view().nodes.into_keys().collect::<Vec<_>>(), [NodeId(1)]);
 
-    // Nor is it somebody when the clock comes to where it was.
+    // It is still ignored when the clock reaches its old value again.
     let ahead: Vec<_> = shown.ahead().collect();
     assert_eq!(ahead, [(NodeId(2), Timestamp(12_000))]);
     for (node, renewed_at) in ahead {

@@ -1,19 +1,19 @@
-//! Shards are spread evenly, as few move as balance allows, and nothing is wished for anew while it is
-//! carried out.
+//! Shards are assigned evenly, no more move than balance requires, and the target does not change
+//! while it is carried out.
 
 use std::collections::BTreeMap;
 
-use driftq_core::ownership::{ClusterView, NodeView, Part, ShardOwner, assign};
+use driftq_core::ownership::{ClusterView, NodeRole, NodeView, ShardOwner, assign};
 use driftq_core::{Epoch, NodeId};
 use proptest::prelude::*;
 
-/// Nodes as processes have them: numbers that say nothing.
+/// Node ids as processes draw them: random numbers.
 fn id(number: u64) -> NodeId {
     NodeId(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1)
 }
 
 fn cluster(nodes: impl IntoIterator<Item = u64>, shards: usize) -> ClusterView {
-    let node = |number| (id(number), NodeView { address: "".into(), part: Part::Takes });
+    let node = |number| (id(number), NodeView { address: "".into(), part: NodeRole::Takes });
     let nodes = nodes.into_iter().map(node).collect();
     ClusterView { nodes, shards: vec![ShardOwner::default(); shards], ..ClusterView::default() }
 }
@@ -28,7 +28,7 @@ fn carry_out(view: &mut ClusterView) {
 fn given(view: &ClusterView) -> Vec<usize> {
     let mut given: BTreeMap<NodeId, usize> = view.nodes.keys().map(|node| (*node, 0)).collect();
     for node in assign(view).into_iter().flatten() {
-        *given.get_mut(&node).expect("wished for a live node") += 1;
+        *given.get_mut(&node).expect("assigned to a live node") += 1;
     }
     given.into_values().collect()
 }
@@ -45,7 +45,7 @@ fn sixteen_shards_on_three_nodes_are_five_five_and_six() {
 }
 
 #[test]
-fn a_node_that_joins_takes_its_share_and_no_other_shard_moves() {
+fn a_joining_node_gets_its_share_and_no_other_shard_moves() {
     for (nodes, shards) in [(1, 64), (2, 64), (3, 16), (9, 64), (49, 1_000), (50, 1_000)] {
         let mut before = cluster(1..=nodes, shards);
         carry_out(&mut before);
@@ -57,7 +57,7 @@ fn a_node_that_joins_takes_its_share_and_no_other_shard_moves() {
 }
 
 #[test]
-fn a_node_that_goes_loses_its_shards_and_no_other_shard_moves() {
+fn a_leaving_node_loses_its_shards_and_no_other_shard_moves() {
     let mut before = cluster(1..=50, 1_000);
     carry_out(&mut before);
     let mut after = before.clone();
@@ -66,12 +66,12 @@ fn a_node_that_goes_loses_its_shards_and_no_other_shard_moves() {
     assert_eq!(moved(&before, &after), 20);
 }
 
-/// Nodes of different releases have to agree: what is written here never changes.
+/// Nodes of different releases must agree, so these values never change.
 #[test]
-fn shards_go_to_the_node_that_ranks_them_highest() {
+fn a_shard_is_assigned_to_the_node_that_ranks_it_highest() {
     let mut view = cluster([], 8);
     for node in 1..=4 {
-        view.nodes.extend([(NodeId(node), NodeView { address: "".into(), part: Part::Takes })]);
+        view.nodes.extend([(NodeId(node), NodeView { address: "".into(), part: NodeRole::Takes })]);
     }
     let wishes: Vec<u64> = assign(&view).into_iter().flatten().map(|node| node.0).collect();
     assert_eq!(wishes, [4, 1, 2, 1, 2, 4, 3, 3]);
@@ -84,7 +84,7 @@ fn any_view() -> impl Strategy<Value = ClusterView> {
         let mut view = cluster(0..nodes.len() as u64, 0);
         for (number, draining) in nodes.into_iter().enumerate() {
             if draining {
-                view.nodes.get_mut(&id(number as u64)).expect("a node").part = Part::Stops;
+                view.nodes.get_mut(&id(number as u64)).expect("a node").part = NodeRole::Stops;
             }
         }
         let held =
@@ -94,7 +94,7 @@ fn any_view() -> impl Strategy<Value = ClusterView> {
     })
 }
 
-/// Some of them are put somewhere.
+/// Views in which some shards are pinned.
 fn any_view_with_some_put() -> impl Strategy<Value = ClusterView> {
     let put = prop::collection::vec(prop::option::weighted(0.3, 0..12_u64), 64);
     (any_view(), put).prop_map(|(mut view, put)| {
@@ -106,17 +106,17 @@ fn any_view_with_some_put() -> impl Strategy<Value = ClusterView> {
 }
 
 #[test]
-fn what_is_put_somewhere_takes_the_place_of_another() {
+fn a_pinned_shard_displaces_another() {
     let mut before = cluster(1..=3, 12);
     carry_out(&mut before);
-    let (shard, from) = (0, before.shards[0].node.expect("it is held"));
-    let to = *before.nodes.keys().find(|node| **node != from).expect("another");
+    let (shard, from) = (0, before.shards[0].node.expect("the shard has an owner"));
+    let to = *before.nodes.keys().find(|node| **node != from).expect("another node");
     let mut after = before.clone();
     after.shards[shard].pinned_to = Some(to);
     carry_out(&mut after);
     assert_eq!(after.shards[shard].node, Some(to));
     assert_eq!((moved(&before, &after), given(&after)), (2, vec![4, 4, 4]));
-    // It stays when others come and go, until its node goes.
+    // The pin holds while other nodes join and leave, until its own node leaves.
     after.nodes.extend(cluster([4, 5], 0).nodes);
     carry_out(&mut after);
     assert_eq!(after.shards[shard].node, Some(to));
@@ -127,7 +127,7 @@ fn what_is_put_somewhere_takes_the_place_of_another() {
 
 proptest! {
     #[test]
-    fn what_is_put_on_a_node_that_takes_part_is_there(view in any_view_with_some_put()) {
+    fn a_shard_pinned_to_an_active_node_is_assigned_to_it(view in any_view_with_some_put()) {
         let takes = |node: NodeId| view.nodes.get(&node).is_some_and(NodeView::takes);
         for (held, wish) in view.shards.iter().zip(assign(&view)) {
             if let Some(put) = held.pinned_to.filter(|node| takes(*node)) {
@@ -136,9 +136,9 @@ proptest! {
         }
     }
 
-    /// … and nobody has more than its share who was not given more.
+    /// A node exceeds its share only by shards pinned to it.
     #[test]
-    fn all_are_wished_for_somebody(view in any_view_with_some_put()) {
+    fn every_shard_is_assigned(view in any_view_with_some_put()) {
         let wishes = assign(&view);
         let taking = view.nodes.values().filter(|node| node.takes()).count();
         prop_assume!(taking > 0);
@@ -147,12 +147,12 @@ proptest! {
         for id in view.nodes.keys() {
             let given = wishes.iter().filter(|wish| **wish == Some(*id)).count();
             let put = view.shards.iter().filter(|held| held.pinned_to == Some(*id)).count();
-            prop_assert!(given <= share.max(put), "{} of {}, {} put", given, share, put);
+            prop_assert!(given <= share.max(put), "{} of {}, {} pinned", given, share, put);
         }
     }
 
     #[test]
-    fn nodes_that_take_part_differ_by_one_shard_at_most(view in any_view()) {
+    fn active_nodes_differ_by_at_most_one_shard(view in any_view()) {
         let wishes = assign(&view);
         let taking: Vec<NodeId> =
             view.nodes.iter().filter(|(_, node)| node.takes()).map(|(id, _)| *id).collect();
@@ -164,9 +164,9 @@ proptest! {
         prop_assert!(most.zip(least).is_none_or(|(most, least)| most - least <= 1), "{:?}", counts);
     }
 
-    /// … than what balance asks for: each node keeps what it holds up to its share.
+    /// Each node keeps the shards it holds, up to its share.
     #[test]
-    fn no_more_shards_move_than_must(view in any_view()) {
+    fn no_more_shards_move_than_balance_requires(view in any_view()) {
         let wishes = assign(&view);
         let taking = view.nodes.values().filter(|node| node.takes()).count();
         prop_assume!(taking > 0);
@@ -182,9 +182,9 @@ proptest! {
         prop_assert_eq!(kept.count(), stay);
     }
 
-    /// In whatever order shards are given up and claimed.
+    /// Shards are given up and claimed in any order.
     #[test]
-    fn wishes_do_not_change_while_they_are_carried_out(
+    fn the_assignment_does_not_change_while_it_is_carried_out(
         mut view in any_view_with_some_put(), steps in prop::collection::vec(any::<(prop::sample::Index, bool)>(), 0..64),
     ) {
         let wishes = assign(&view);

@@ -1,11 +1,11 @@
-//! A node that stops says so, gives up what it serves, and leaves.
+//! A node that stops announces it, gives up its shards, and leaves.
 
 use expect_test::expect;
 
 use super::script::check;
 
 #[test]
-fn a_node_that_is_to_stop_says_so_gives_up_its_shards_and_leaves() {
+fn a_draining_node_gives_up_its_shards_and_leaves() {
     check(expect![[r#"
         0s time
             renew
@@ -36,9 +36,9 @@ fn a_node_that_is_to_stop_says_so_gives_up_its_shards_and_leaves() {
     "#]]);
 }
 
-/// Whoever renews under the old word would bring the row back.
+/// A renewal in flight would restore the row of the node.
 #[test]
-fn it_does_not_leave_while_a_renewal_is_under_way() {
+fn a_node_does_not_leave_while_a_renewal_is_in_flight() {
     check(expect![[r#"
         0s time
             renew
@@ -68,7 +68,7 @@ fn it_does_not_leave_while_a_renewal_is_under_way() {
 }
 
 #[test]
-fn a_node_that_serves_nothing_leaves_at_once() {
+fn a_node_without_shards_leaves_at_once() {
     check(expect![[r#"
         0s time
             renew
@@ -83,7 +83,7 @@ fn a_node_that_serves_nothing_leaves_at_once() {
 }
 
 #[test]
-fn without_a_database_it_leaves_when_its_shards_are_dropped() {
+fn without_a_database_a_node_leaves_once_its_shards_are_dropped() {
     check(expect![[r#"
         0s time
             renew
@@ -118,9 +118,9 @@ fn without_a_database_it_leaves_when_its_shards_are_dropped() {
     "#]]);
 }
 
-/// The other one stops too: nobody takes anything.
+/// The other node stops too, so neither claims a shard.
 #[test]
-fn where_every_node_drains_nobody_claims() {
+fn no_shard_is_claimed_while_every_node_drains() {
     check(expect![[r#"
         0s time
             renew
@@ -145,7 +145,7 @@ fn where_every_node_drains_nobody_claims() {
 }
 
 #[test]
-fn a_draining_node_keeps_what_it_holds_until_it_gives_it_up() {
+fn a_draining_node_owns_its_shards_until_it_gives_them_up() {
     check(expect![[r#"
         0s time
             renew

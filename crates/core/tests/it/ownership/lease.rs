@@ -1,12 +1,13 @@
-//! A node that could not renew stops serving before anybody else may begin.
+//! A node that cannot renew stops serving before another node may start.
 
 use expect_test::expect;
 
 use super::script::check;
 
-/// A lease of 10 s, a margin of 2 s: counted from when the last renewal was asked for, at 1 s.
+/// The lease is 10 s and the margin 2 s, counted from the request of the last
+/// successful renewal, at 1 s.
 #[test]
-fn a_node_that_cannot_renew_steps_down_before_its_lease_is_over() {
+fn a_node_that_cannot_renew_steps_down_before_its_lease_expires() {
     check(expect![[r#"
         0s time
             renew
@@ -52,7 +53,7 @@ fn a_node_that_cannot_renew_steps_down_before_its_lease_is_over() {
 }
 
 #[test]
-fn having_stepped_down_it_renews_first_and_claims_what_is_still_its_own() {
+fn after_stepping_down_a_node_renews_and_reclaims_its_shards() {
     check(expect![[r#"
         0s time
             renew
@@ -92,9 +93,9 @@ fn having_stepped_down_it_renews_first_and_claims_what_is_still_its_own() {
     "#]]);
 }
 
-/// The first thing heard is whatever was waiting: it is not served by.
+/// The first event after the stop is an old one. The node must not act on it.
 #[test]
-fn a_process_that_was_stopped_notices_before_anything_else() {
+fn a_suspended_process_steps_down_before_it_handles_any_event() {
     check(expect![[r#"
         0s time
             renew
@@ -119,9 +120,9 @@ fn a_process_that_was_stopped_notices_before_anything_else() {
     "#]]);
 }
 
-/// It may have been done long ago, and another node may have the shard since.
+/// The claim may have happened long ago, and another node may have claimed the shard since.
 #[test]
-fn a_claim_that_was_under_way_when_the_lease_ended_is_dropped_when_it_is_answered() {
+fn a_claim_in_flight_when_the_lease_expires_is_dropped() {
     check(expect![[r#"
         0s time
             renew
@@ -151,7 +152,7 @@ fn a_claim_that_was_under_way_when_the_lease_ended_is_dropped_when_it_is_answere
 }
 
 #[test]
-fn giving_up_does_not_outlast_the_lease() {
+fn shards_being_given_up_are_abandoned_when_the_lease_expires() {
     check(expect![[r#"
         0s time
             renew
@@ -170,9 +171,10 @@ fn giving_up_does_not_outlast_the_lease() {
     "#]]);
 }
 
-/// It was renewed, the database says, and is not alive, the database says: that is no renewal.
+/// The database accepted the renewal but does not list the node as alive, so the renewal does not
+/// count.
 #[test]
-fn a_view_without_this_node_is_no_renewal() {
+fn a_view_without_this_node_does_not_count_as_a_renewal() {
     check(expect![[r#"
         0s time
             renew

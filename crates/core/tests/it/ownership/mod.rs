@@ -1,5 +1,5 @@
-//! A node serves what is wished for it, claims only what nobody serves, gives up what is wished for another,
-//! and stops before its lease is over.
+//! A node serves the shards assigned to it, claims only shards without an owner, gives up shards
+//! assigned to another node, and stops before its lease expires.
 
 mod admin;
 mod assign;
@@ -11,8 +11,8 @@ mod token_version;
 use std::collections::VecDeque;
 
 use driftq_core::ownership::{
-    Action, CLAIM_BACKOFF_MS_MAX, Event, NODE_LEASE_MS, NODE_LEASE_MS_MAX, Ownerships,
-    STABLE_AFTER_MS,
+    CLAIM_BACKOFF_MS_MAX, NODE_LEASE_MS, NODE_LEASE_MS_MAX, OwnershipAction, OwnershipEvent,
+    Ownerships, STABLE_AFTER_MS,
 };
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 use expect_test::expect;
@@ -20,7 +20,7 @@ use expect_test::expect;
 use script::{check, view};
 
 #[test]
-fn a_new_node_renews_looks_twice_and_claims_what_nobody_holds() {
+fn a_new_node_reads_two_views_before_it_claims_free_shards() {
     check(expect![[r#"
         0s time
             renew
@@ -52,7 +52,7 @@ fn a_new_node_renews_looks_twice_and_claims_what_nobody_holds() {
 }
 
 #[test]
-fn what_a_live_node_holds_is_waited_for() {
+fn a_shard_of_a_live_node_is_not_claimed() {
     check(expect![[r#"
         0s time
             renew
@@ -79,7 +79,7 @@ fn what_a_live_node_holds_is_waited_for() {
 }
 
 #[test]
-fn what_is_wished_for_another_is_given_up() {
+fn a_shard_assigned_to_another_node_is_given_up() {
     check(expect![[r#"
         0s time
             renew
@@ -117,7 +117,7 @@ fn what_is_wished_for_another_is_given_up() {
 }
 
 #[test]
-fn the_shards_of_a_lost_node_are_claimed_when_two_views_in_a_row_lack_it() {
+fn shards_of_a_node_missing_from_two_views_in_a_row_are_claimed() {
     check(expect![[r#"
         0s time
             renew
@@ -158,9 +158,9 @@ fn the_shards_of_a_lost_node_are_claimed_when_two_views_in_a_row_lack_it() {
     "#]]);
 }
 
-/// It stepped down, or its copy was lost: whatever it was, nobody else serves it.
+/// The node stepped down or lost its copy of the shard. In both cases no other node serves it.
 #[test]
-fn what_this_node_holds_and_does_not_serve_is_claimed_at_once() {
+fn an_owned_shard_that_is_not_served_is_claimed_at_once() {
     check(expect![[r#"
         0s time
             renew
@@ -180,9 +180,9 @@ fn what_this_node_holds_and_does_not_serve_is_claimed_at_once() {
     "#]]);
 }
 
-/// … or given up, if it is wished for another: that node waits for it.
+/// The node to which the shard is assigned waits for it.
 #[test]
-fn what_this_node_holds_neither_serves_nor_should_is_given_up() {
+fn an_owned_shard_assigned_to_another_node_is_given_up_unserved() {
     check(expect![[r#"
         0s time
             renew
@@ -205,7 +205,7 @@ fn what_this_node_holds_neither_serves_nor_should_is_given_up() {
 }
 
 #[test]
-fn one_that_was_claimed_by_another_is_left_to_it() {
+fn a_shard_claimed_by_another_node_is_not_claimed_back() {
     check(expect![[r#"
         0s time
             renew
@@ -234,9 +234,9 @@ fn one_that_was_claimed_by_another_is_left_to_it() {
     "#]]);
 }
 
-/// A view that was asked for before the loss does not count.
+/// A view requested before the shard was fenced is not used.
 #[test]
-fn a_view_from_before_it_was_fenced_is_not_believed() {
+fn a_view_from_before_a_fencing_is_ignored() {
     check(expect![[r#"
         0s time
             renew
@@ -264,7 +264,7 @@ fn a_view_from_before_it_was_fenced_is_not_believed() {
 }
 
 #[test]
-fn a_view_that_shows_another_holder_ends_serving() {
+fn a_view_with_another_owner_ends_serving() {
     check(expect![[r#"
         0s time
             renew
@@ -288,7 +288,7 @@ fn a_view_that_shows_another_holder_ends_serving() {
 }
 
 #[test]
-fn a_view_from_before_a_claim_that_is_heard_after_it_changes_nothing() {
+fn a_view_from_before_a_claim_that_arrives_after_it_is_ignored() {
     check(expect![[r#"
         0s time
             renew
@@ -309,7 +309,7 @@ fn a_view_from_before_a_claim_that_is_heard_after_it_changes_nothing() {
 }
 
 #[test]
-fn a_claim_that_another_has_overtaken_is_dropped_when_it_is_answered() {
+fn a_claim_overtaken_by_another_node_is_dropped() {
     check(expect![[r#"
         0s time
             renew
@@ -331,7 +331,7 @@ fn a_claim_that_another_has_overtaken_is_dropped_when_it_is_answered() {
 }
 
 #[test]
-fn what_was_lost_under_an_older_epoch_is_no_news() {
+fn the_loss_of_a_shard_under_an_older_epoch_is_ignored() {
     check(expect![[r#"
         0s time
             renew
@@ -356,7 +356,7 @@ fn what_was_lost_under_an_older_epoch_is_no_news() {
 }
 
 #[test]
-fn sixteen_claims_are_under_way_at_most_and_none_is_asked_twice() {
+fn at_most_sixteen_claims_are_in_flight_and_none_twice() {
     check(expect![[r#"
         0s time
             renew
@@ -390,7 +390,7 @@ fn sixteen_claims_are_under_way_at_most_and_none_is_asked_twice() {
 }
 
 #[test]
-fn sixteen_shards_are_given_up_at_a_time() {
+fn at_most_sixteen_shards_are_given_up_at_a_time() {
     check(expect![[r#"
         0s time
             renew
@@ -408,7 +408,7 @@ fn sixteen_shards_are_given_up_at_a_time() {
 }
 
 #[test]
-fn claims_that_fail_are_asked_later_and_later() {
+fn failed_claims_are_retried_with_backoff() {
     let waits = waits(NodeId(1), &[Fate::FailsAfter(0); 12]);
     assert_doubling(&waits);
     assert_eq!(waits, self::waits(NodeId(1), &[Fate::FailsAfter(0); 12]));
@@ -416,21 +416,21 @@ fn claims_that_fail_are_asked_later_and_later() {
 }
 
 #[test]
-fn claims_that_fail_ten_seconds_apart_are_not_in_a_row() {
+fn failures_ten_seconds_apart_do_not_increase_the_backoff() {
     let waits = waits(NodeId(1), &[Fate::FailsAfter(CLAIM_BACKOFF_MS_MAX); 12]);
     assert!(waits.iter().all(|wait| (10..=100).contains(wait)), "{waits:?}");
 }
 
-/// Claimed, recovered, and lost at the first commit: that could go on for ever.
+/// Claimed, recovered, and lost at the first commit. Without a backoff this would loop forever.
 #[test]
-fn a_shard_that_is_lost_as_soon_as_it_is_served_is_claimed_later_and_later() {
+fn a_shard_lost_right_after_its_claim_is_claimed_with_backoff() {
     assert_doubling(&waits(NodeId(1), &[Fate::LostAfter(0); 12]));
     assert_doubling(&waits(NodeId(1), &[Fate::LostAfter(STABLE_AFTER_MS - 1); 12]));
 }
 
-/// Faults that come every few seconds are not one that never ends.
+/// Faults several seconds apart are not a permanent failure.
 #[test]
-fn a_shard_that_was_served_for_a_while_is_claimed_at_once() {
+fn a_shard_lost_after_serving_for_a_while_is_claimed_at_once() {
     assert_eq!(waits(NodeId(1), &[Fate::LostAfter(STABLE_AFTER_MS); 12]), [0; 12]);
 
     let mut fates = [Fate::LostAfter(0); 12];
@@ -441,9 +441,9 @@ fn a_shard_that_was_served_for_a_while_is_claimed_at_once() {
     assert_doubling(&waits[7..]);
 }
 
-/// A database that was long away says nothing of how the shard is served now, or claimed the next time.
+/// Failures while the database was unreachable must not delay later claims of the shard.
 #[test]
-fn a_claim_that_is_done_ends_the_row_of_those_that_failed() {
+fn a_successful_claim_resets_the_backoff() {
     let mut fates = [Fate::FailsAfter(0); 12];
     fates[6] = Fate::LostAfter(0);
     let waits = waits(NodeId(1), &fates);
@@ -452,7 +452,8 @@ fn a_claim_that_is_done_ends_the_row_of_those_that_failed() {
     assert_doubling(&waits[7..]);
 }
 
-/// Each wait is drawn between a tenth of its longest and its longest, which doubles from 100 ms to 10 s.
+/// Each wait is drawn between a tenth of its maximum and its maximum, which doubles from 100 ms to
+/// 10 s.
 fn assert_doubling(waits: &[u64]) {
     for (number, wait) in waits.iter().enumerate() {
         let longest = (100_u64 << number).min(10_000);
@@ -460,66 +461,70 @@ fn assert_doubling(waits: &[u64]) {
     }
 }
 
-/// What becomes of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Copy)]
 enum Fate {
-    /// It fails when it has taken so many milliseconds.
+    /// The claim fails after this many milliseconds.
     FailsAfter(u64),
-    /// It is done, and the shard is served for so many milliseconds.
+    /// The claim succeeds, and the shard is lost after this many milliseconds.
     LostAfter(u64),
 }
 
-/// How long a node waits after each of its claims of its only shard has ended so, renewing meanwhile.
+/// Returns the delays of a node after each of these claims of its only shard. The node renews
+/// meanwhile.
 fn waits(me: NodeId, fates: &[Fate]) -> Vec<u64> {
     let mut machine = Ownerships::new(me, NODE_LEASE_MS_MAX);
     let mut now = Timestamp(0);
-    let mut actions = VecDeque::from(machine.on(now, Event::Time));
+    let mut actions = VecDeque::from(machine.on(now, OwnershipEvent::Time));
     let (mut fates, mut ended_at, mut epoch) = (fates.iter(), None, Epoch(1));
     let mut waits = Vec::new();
     loop {
         let Some(action) = actions.pop_front() else {
             now = machine.next_deadline().expect("something is always due");
-            actions.extend(machine.on(now, Event::Time));
+            actions.extend(machine.on(now, OwnershipEvent::Time));
             continue;
         };
         match action {
-            Action::Renew { .. } => {
+            OwnershipAction::Renew { .. } => {
                 let view = view(&format!("n{me} / 0:{}@n{me}", epoch.0));
-                actions.extend(machine.on(now, Event::Renewed(view)));
+                actions.extend(machine.on(now, OwnershipEvent::Renewed(view)));
             }
-            Action::Claim { shard, .. } => {
+            OwnershipAction::Claim { shard, .. } => {
                 waits.extend(ended_at.map(|at| now.since(at)));
                 let Some(fate) = fates.next() else { return waits };
                 let end = match *fate {
                     Fate::FailsAfter(took_ms) => {
                         now = now.after(took_ms);
-                        Event::ClaimFailed(shard)
+                        OwnershipEvent::ClaimFailed(shard)
                     }
                     Fate::LostAfter(served_ms) => {
                         epoch = Epoch(epoch.0 + 1);
-                        actions.extend(machine.on(now, Event::Claimed { shard, epoch }));
+                        actions.extend(machine.on(now, OwnershipEvent::Claimed { shard, epoch }));
                         now = now.after(served_ms);
-                        Event::Lost { shard, epoch, fenced: false }
+                        OwnershipEvent::Lost { shard, epoch, fenced: false }
                     }
                 };
                 ended_at = Some(now);
                 actions.extend(machine.on(now, end));
             }
-            Action::GiveUp { .. } | Action::Abandon(_) | Action::Leave => panic!("{action:?}"),
+            OwnershipAction::GiveUp { .. }
+            | OwnershipAction::Abandon(_)
+            | OwnershipAction::Leave => panic!("{action:?}"),
         }
     }
 }
 
 #[test]
-fn the_last_view_says_where_requests_go() {
+fn requests_are_routed_by_the_last_view() {
     let mut machine = Ownerships::new(NodeId(1), NODE_LEASE_MS);
-    assert_eq!(machine.holder(ShardId(0)), None, "nothing seen yet");
-    let _ = machine.on(Timestamp(0), Event::Time);
-    let _ = machine.on(Timestamp(1), Event::Renewed(view("n1 n2 / 0:4@n2 1:5 2:6@n9 3:0")));
+    assert_eq!(machine.holder(ShardId(0)), None, "no view yet");
+    let _ = machine.on(Timestamp(0), OwnershipEvent::Time);
+    let _ =
+        machine.on(Timestamp(1), OwnershipEvent::Renewed(view("n1 n2 / 0:4@n2 1:5 2:6@n9 3:0")));
     assert_eq!(machine.holder(ShardId(0)), Some((NodeId(2), Epoch(4))));
     assert_eq!(machine.holder(ShardId(1)), None, "given up");
-    assert_eq!(machine.holder(ShardId(2)), Some((NodeId(9), Epoch(6))), "until another has it");
-    assert_eq!(machine.holder(ShardId(4)), None, "there is no such shard");
+    assert_eq!(machine.holder(ShardId(2)), Some((NodeId(9), Epoch(6))), "until it is claimed");
+    assert_eq!(machine.holder(ShardId(4)), None, "the shard does not exist");
     assert_eq!(machine.address(NodeId(2)).map(|address| &**address), Some("n2"));
     assert_eq!(machine.address(NodeId(9)), None, "not alive");
 }

@@ -1,13 +1,14 @@
-//! Transcripts of one node, `n1`: a line at the margin is what it hears and when; indented is what it makes
-//! of a view, what it does, and when it wants to be called again.
+//! Transcripts of one node, `n1`. A line at the margin is an event with its time. Indented lines
+//! are the assignment computed from a view, the actions, and the time of the next call.
 //!
-//! `view n1 n2! / 0:3@n1 1:0` is a renewal that was done: `n2` drains, shard 0 is held by `n1` under epoch 3,
-//! shard 1 by nobody. `0..20:1@n9` are shards 0 to 19. `n2-` was drained by a person, `n2~` follows older rules,
-//! `n2=n1` has the address of `n1` and came after it, `n2<n1` came after it and `n1` was not heard since;
-//! `0:3@n1>n2` was put on `n2`.
+//! `view n1 n2! / 0:3@n1 1:0` is a successful renewal: `n2` drains, `n1` owns shard 0 under epoch
+//! 3, shard 1 has no owner. `0..20:1@n9` is shards 0 to 19. `n2-` was drained by an operator and
+//! `n2~` follows older rules. `n2=n1` has the address of `n1` and joined after it. `n2<n1` is the
+//! same, and `n1` has not renewed since. `0:3@n1>n2` is pinned to `n2`.
 
 use driftq_core::ownership::{
-    Action, Event, NODE_LEASE_MS, NodeRow, Ownerships, Part, RULES, ShardOwner, Shown,
+    ClusterRows, NODE_LEASE_MS, NodeRole, NodeRow, OwnershipAction, OwnershipEvent, Ownerships,
+    RULES, ShardOwner,
 };
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 use expect_test::Expect;
@@ -29,12 +30,12 @@ fn play(text: &str) -> String {
         let seconds: f64 = at.strip_suffix('s').expect("seconds").parse().expect("a time");
         let now = Timestamp((seconds * 1_000.0).round() as u64);
         let event = event(heard);
-        let is_view = matches!(event, Event::Renewed(_));
+        let is_view = matches!(event, OwnershipEvent::Renewed(_));
         let actions = machine.on(now, event);
         played += &format!("{line}\n");
         if is_view {
             played += &format!("    wishes {}\n", wishes(&machine));
-            if let Some(Part::DuplicateAddress(other)) = machine.part() {
+            if let Some(NodeRole::DuplicateAddress(other)) = machine.part() {
                 played += &format!("    beside n{other}\n");
             }
         }
@@ -43,7 +44,7 @@ fn play(text: &str) -> String {
         }
         match machine.next_deadline() {
             Some(at) => {
-                assert!(at > now, "a deadline is not over when it is named");
+                assert!(at > now, "a deadline is in the future when it is set");
                 played += &format!("    next {at}\n");
             }
             None => played += "    next: whatever comes\n",
@@ -52,19 +53,23 @@ fn play(text: &str) -> String {
     played
 }
 
-fn event(words: &str) -> Event {
+fn event(words: &str) -> OwnershipEvent {
     let number = |word: &str| ShardId(word.parse().expect("a shard"));
     let epoch = |word: &str| Epoch(word[1..].parse().expect("an epoch"));
     match words.split(' ').collect::<Vec<_>>()[..] {
-        ["time"] => Event::Time,
-        ["drain"] => Event::Drain,
-        ["view", ..] => Event::Renewed(view(&words["view ".len()..])),
-        ["no", "view"] => Event::RenewFailed,
-        ["claimed", shard, e] => Event::Claimed { shard: number(shard), epoch: epoch(e) },
-        ["not", "claimed", shard] => Event::ClaimFailed(number(shard)),
-        ["lost", shard, e] => Event::Lost { shard: number(shard), epoch: epoch(e), fenced: false },
-        ["fenced", shard, e] => Event::Lost { shard: number(shard), epoch: epoch(e), fenced: true },
-        ["given", "up", shard] => Event::GivenUp(number(shard)),
+        ["time"] => OwnershipEvent::Time,
+        ["drain"] => OwnershipEvent::Drain,
+        ["view", ..] => OwnershipEvent::Renewed(view(&words["view ".len()..])),
+        ["no", "view"] => OwnershipEvent::RenewFailed,
+        ["claimed", shard, e] => OwnershipEvent::Claimed { shard: number(shard), epoch: epoch(e) },
+        ["not", "claimed", shard] => OwnershipEvent::ClaimFailed(number(shard)),
+        ["lost", shard, e] => {
+            OwnershipEvent::Lost { shard: number(shard), epoch: epoch(e), fenced: false }
+        }
+        ["fenced", shard, e] => {
+            OwnershipEvent::Lost { shard: number(shard), epoch: epoch(e), fenced: true }
+        }
+        ["given", "up", shard] => OwnershipEvent::GivenUp(number(shard)),
         _ => panic!("`{words}`?"),
     }
 }
@@ -73,7 +78,7 @@ fn node(word: &str) -> NodeId {
     NodeId(word[1..].parse().expect("a node"))
 }
 
-/// The clock of the database, at every view.
+/// The database clock at every view.
 const AT: Timestamp = Timestamp(1_000_000);
 
 /// A node that joined long ago and has just renewed.
@@ -108,10 +113,10 @@ fn node_row(word: &str) -> (NodeId, NodeRow) {
     (node(name), row)
 }
 
-pub(crate) fn view(words: &str) -> Shown {
+pub(crate) fn view(words: &str) -> ClusterRows {
     let (nodes, shards) = words.split_once(" / ").expect("nodes and shards");
     let nodes = nodes.split(' ').map(node_row).collect();
-    let mut shown = Shown { at: AT, nodes, shards: Vec::new() };
+    let mut shown = ClusterRows { at: AT, nodes, shards: Vec::new() };
     for word in shards.split(' ') {
         let (word, put) = word.split_once('>').map_or((word, None), |(w, n)| (w, Some(node(n))));
         let (numbers, held) = word.split_once(':').expect("shard:epoch@node");
@@ -141,17 +146,17 @@ fn wishes(machine: &Ownerships) -> String {
     words.join(" ")
 }
 
-/// Actions of one kind in one line.
-fn grouped(actions: &[Action]) -> Vec<String> {
+/// Formats actions of one kind on one line.
+fn grouped(actions: &[OwnershipAction]) -> Vec<String> {
     let mut lines: Vec<(&str, String)> = Vec::new();
     for action in actions {
         let (kind, what) = match action {
-            Action::Renew { draining: false } => ("renew", String::new()),
-            Action::Renew { draining: true } => ("renew, draining", String::new()),
-            Action::Claim { shard, epoch } => ("claim", format!(" {shard}e{epoch}")),
-            Action::GiveUp { shard, epoch } => ("give up", format!(" {shard}e{epoch}")),
-            Action::Abandon(shard) => ("abandon", format!(" {shard}")),
-            Action::Leave => ("leave", String::new()),
+            OwnershipAction::Renew { draining: false } => ("renew", String::new()),
+            OwnershipAction::Renew { draining: true } => ("renew, draining", String::new()),
+            OwnershipAction::Claim { shard, epoch } => ("claim", format!(" {shard}e{epoch}")),
+            OwnershipAction::GiveUp { shard, epoch } => ("give up", format!(" {shard}e{epoch}")),
+            OwnershipAction::Abandon(shard) => ("abandon", format!(" {shard}")),
+            OwnershipAction::Leave => ("leave", String::new()),
         };
         match lines.last_mut() {
             Some((last, words)) if *last == kind => *words += &what,

@@ -1,23 +1,23 @@
-//! Which version of tokens a node mints while releases are mixed.
+//! The token version a node mints while the cluster runs mixed releases.
 
-use driftq_core::ownership::{Event, NODE_LEASE_MS, Ownerships, TOKEN_V2_AFTER_MS};
+use driftq_core::ownership::{NODE_LEASE_MS, OwnershipEvent, Ownerships, TOKEN_V2_AFTER_MS};
 use driftq_core::{NodeId, Timestamp, TokenVersion};
 
 use super::script::view;
 
-/// Renews at `at` and is shown `nodes`; what it mints then.
+/// Renews at `at` with a view of `nodes`. Returns the token version the node mints then.
 fn renewed(machine: &mut Ownerships, at: u64, nodes: &str) -> TokenVersion {
     let now = Timestamp(at);
-    let _renew = machine.on(now, Event::Time);
-    let _claims = machine.on(now, Event::Renewed(view(&format!("{nodes} / 0:1@n1"))));
+    let _renew = machine.on(now, OwnershipEvent::Time);
+    let _claims = machine.on(now, OwnershipEvent::Renewed(view(&format!("{nodes} / 0:1@n1"))));
     machine.token_version(now)
 }
 
 #[test]
-fn version_2_is_minted_once_every_live_node_has_read_it_for_a_while() {
+fn version_2_is_minted_once_all_live_nodes_read_it_for_token_v2_after_ms() {
     let mut machine = Ownerships::new(NodeId(1), NODE_LEASE_MS);
     assert_eq!(renewed(&mut machine, 0, "n1 n2~"), TokenVersion::V1);
-    // The last node of an older release is gone.
+    // The last node of an older release has left.
     assert_eq!(renewed(&mut machine, 5_000, "n1 n2"), TokenVersion::V1);
     let from = 5_000 + TOKEN_V2_AFTER_MS;
     assert_eq!(renewed(&mut machine, from - 1_000, "n1 n2"), TokenVersion::V1);
@@ -30,7 +30,7 @@ fn version_2_is_minted_once_every_live_node_has_read_it_for_a_while() {
 }
 
 #[test]
-fn a_node_that_was_not_shown_the_others_mints_version_1() {
+fn a_node_without_a_view_of_the_others_mints_version_1() {
     let machine = Ownerships::new(NodeId(1), NODE_LEASE_MS);
     assert_eq!(machine.token_version(Timestamp(TOKEN_V2_AFTER_MS * 2)), TokenVersion::V1);
 }

@@ -1,4 +1,4 @@
-//! Batches, reads and commits under way are bounded; what does not fit waits for the next.
+//! Batches, reads and commits in flight are bounded. Commands beyond a bound wait.
 
 use driftq_core::command::NackKind;
 use driftq_core::row::{Read, Write};
@@ -8,7 +8,7 @@ use super::ready;
 use crate::held::{Held, delete, join, keyed, nack, produce, produce_with, topic};
 
 #[test]
-fn batches_are_committed_in_order_and_no_more_than_two_at_once() {
+fn batches_are_committed_in_order_and_at_most_two_at_once() {
     let mut held = ready();
     let before = held.released.last().copied().expect("the topic's batch");
     let mut tickets = Vec::new();
@@ -18,7 +18,7 @@ fn batches_are_committed_in_order_and_no_more_than_two_at_once() {
     }
     let under_way: Vec<u64> = held.commits.iter().map(|commit| commit.batch.no.0).collect();
     assert_eq!(under_way, [before + 1, before + 2], "the rest waits");
-    assert_eq!(held.pipeline.commits_under_way(), 2);
+    assert_eq!(held.pipeline.commits_in_flight(), 2);
     held.finish_commit();
     held.turn();
     let third = held.commits.back().expect("the third batch");
@@ -32,7 +32,7 @@ fn batches_are_committed_in_order_and_no_more_than_two_at_once() {
 }
 
 #[test]
-fn a_full_pipeline_waits_for_a_commit_and_not_for_the_time() {
+fn a_full_pipeline_waits_for_a_commit_not_for_a_timer() {
     let mut held = ready();
     held.arrive(join(1, "biller", 9, 1_000));
     held.arrive(produce("m0"));
@@ -43,7 +43,7 @@ fn a_full_pipeline_waits_for_a_commit_and_not_for_the_time() {
 }
 
 #[test]
-fn a_batch_takes_no_more_commands_than_it_may() {
+fn a_batch_has_at_most_commands_max_commands() {
     let mut held = ready();
     for _ in 0..10_000 {
         held.arrive(produce("m"));
@@ -62,7 +62,7 @@ fn a_batch_takes_no_more_commands_than_it_may() {
 }
 
 #[test]
-fn a_batch_is_closed_when_it_is_large_and_a_larger_command_is_a_batch_of_its_own() {
+fn a_batch_is_bounded_in_bytes_and_a_larger_command_gets_its_own() {
     let mut held = ready();
     let value = "x".repeat(1 << 20);
     for _ in 0..20 {
@@ -92,7 +92,7 @@ fn row_bytes(write: &Write) -> usize {
     }
 }
 
-/// Settings with room for all messages of these tests.
+/// Settings whose limits allow all messages of these tests.
 fn large() -> SettingsPatch {
     SettingsPatch {
         max_in_flight: Some(100_000),
@@ -102,7 +102,7 @@ fn large() -> SettingsPatch {
 }
 
 #[test]
-fn a_batch_hands_out_a_bounded_number_of_messages_and_lets_as_many_run_out() {
+fn a_batch_delivers_and_expires_a_bounded_number_of_messages() {
     let mut held = Held::new();
     held.ask(topic(3, large())).expect("a topic");
     for at in 0..4_500_u32 {
@@ -139,7 +139,7 @@ fn a_batch_that_answers_a_client_decides_fewer_deliveries_and_expiries() {
     held.finish_commit();
     assert!((1..=512 + 64).contains(&held.deliveries.len()), "{}", held.deliveries.len());
     held.settle();
-    assert_eq!(held.deliveries.len(), 2_001, "the others follow");
+    assert_eq!(held.deliveries.len(), 2_001, "the other deliveries follow");
     held.arrive(produce("awaited"));
     held.turn_at(10_000);
     let expired = held.commits[0].batch.changes.len();
@@ -147,7 +147,7 @@ fn a_batch_that_answers_a_client_decides_fewer_deliveries_and_expiries() {
 }
 
 #[test]
-fn no_more_than_four_reads_are_under_way_and_each_asks_a_bounded_number_of_questions() {
+fn at_most_four_reads_of_bounded_size_are_in_flight() {
     let mut held = ready();
     let mut tickets = Vec::new();
     for at in 0..2_000 {
@@ -161,7 +161,7 @@ fn no_more_than_four_reads_are_under_way_and_each_asks_a_bounded_number_of_quest
 }
 
 #[test]
-fn retries_that_fall_due_together_are_read_within_the_bounds_of_memory() {
+fn retries_due_together_are_read_within_the_memory_limit() {
     let mut held = ready();
     let value = "x".repeat(1 << 20);
     for at in 0..80 {
@@ -176,7 +176,7 @@ fn retries_that_fall_due_together_are_read_within_the_bounds_of_memory() {
     }
     held.settle();
     held.crash();
-    // Nobody is there to take any of them.
+    // No consumer has joined.
     held.turn_at(60_000);
     let pages = held
         .reads
@@ -184,11 +184,11 @@ fn retries_that_fall_due_together_are_read_within_the_bounds_of_memory() {
         .flat_map(|reading| &reading.reads)
         .filter(|read| matches!(read, Read::Range { .. }))
         .count();
-    assert!(pages <= 64, "{pages} MiB are read at once, 64 may be kept");
+    assert!(pages <= 64, "{pages} MiB are read at once, the limit is 64");
 }
 
 #[test]
-fn a_partition_whose_retries_must_wait_for_the_reads_of_others_has_its_turn() {
+fn retries_that_wait_for_reads_of_other_partitions_are_delivered() {
     let mut held = Held::new();
     held.ask(topic(4, SettingsPatch::default())).expect("a topic");
     for at in 0..400_u32 {
@@ -205,30 +205,30 @@ fn a_partition_whose_retries_must_wait_for_the_reads_of_others_has_its_turn() {
     held.turn_at(60_000);
     held.ask(join(2, "biller", 1_000, 30_000)).expect("joined");
     held.settle();
-    assert_eq!(held.deliveries.len(), 400, "every one of them is due");
+    assert_eq!(held.deliveries.len(), 400, "all of them are due");
 }
 
 #[test]
-fn a_deadline_that_nothing_can_come_of_is_no_deadline() {
+fn a_lease_that_is_not_durable_yet_sets_no_deadline() {
     let mut held = ready();
     held.ask(join(1, "biller", 9, 1_000)).expect("joined");
     held.arrive(produce("m0"));
     held.turn();
     assert_eq!(held.commits.len(), 1, "the lease is not durable yet");
     held.turn_at(20_000);
-    assert_eq!(held.commits.len(), 1, "and does not run out");
+    assert_eq!(held.commits.len(), 1, "the lease does not expire");
     let next = held.pipeline.next_deadline();
     assert!(next.is_none_or(|at| at > held.now), "{next:?} at {:?}", held.now);
 }
 
 #[test]
-fn a_shard_that_is_given_up_decides_what_it_was_asked_and_begins_nothing() {
+fn a_shard_being_given_up_decides_queued_commands_and_starts_nothing() {
     let mut held = ready();
     for _ in 0..10_000 {
         held.arrive(produce("m"));
     }
     held.settle();
-    // What it leaves behind is swept in many steps, of which one has begun.
+    // The sweep after this delete takes many steps, and one has started.
     held.arrive(delete());
     held.turn();
     let before = held.released.len();
@@ -236,5 +236,5 @@ fn a_shard_that_is_given_up_decides_what_it_was_asked_and_begins_nothing() {
     held.pipeline.close();
     held.settle();
     assert_eq!(held.answer(asked).as_deref(), Some("created"));
-    assert_eq!(held.released.len() - before, 3, "the rest is for the next owner");
+    assert_eq!(held.released.len() - before, 3, "the rest is left to the next owner");
 }

@@ -1,5 +1,5 @@
-//! The pipeline shows nothing before it is durable, decides on rows as new as everything decided before,
-//! keeps the order of produces, and stops at the first damaged row.
+//! The pipeline releases nothing before it is durable, decides on rows that include all earlier
+//! decisions, keeps the order of produces, and stops at the first damaged row.
 
 mod bounds;
 mod read_ahead;
@@ -16,7 +16,7 @@ fn ready() -> Held {
 }
 
 #[test]
-fn replies_deliveries_and_rejections_are_released_when_their_commit_is_done() {
+fn replies_deliveries_and_rejections_are_released_after_their_commit() {
     let mut held = ready();
     let stored = held.arrive(produce("hello"));
     let refused = held.arrive(produce(""));
@@ -30,24 +30,24 @@ fn replies_deliveries_and_rejections_are_released_when_their_commit_is_done() {
     assert!(held.deliveries.is_empty());
     held.store_commit();
     held.turn();
-    assert_eq!(held.answer(refused), None, "stored, but nobody knows that yet");
+    assert_eq!(held.answer(refused), None, "stored, but the pipeline has not been notified");
     held.finish_commit();
     assert_eq!(held.answer(stored).as_deref(), Some("stored 0:0"));
-    assert_eq!(held.answer(refused).as_deref(), Some("refused: value: is empty"));
+    assert_eq!(held.answer(refused).as_deref(), Some("refused: value: must not be empty"));
     assert_eq!(held.answer(joined).as_deref(), Some("joined"));
     assert!(held.answer(looked).is_some());
     assert_eq!(held.deliveries.len(), 1);
 }
 
 #[test]
-fn a_read_that_began_before_a_commit_and_is_used_after_it_sees_the_key_that_was_taken() {
+fn a_read_started_before_a_commit_sees_the_key_it_stored() {
     let mut held = ready();
     let first = held.arrive(keyed("pay", "k"));
     held.turn();
     held.finish_read();
     held.turn();
     assert_eq!(held.commits.len(), 1);
-    // The repeat looks for its key while the engine has not stored it.
+    // The repeat reads its key before the engine has stored it.
     let repeat = held.arrive(keyed("pay", "k"));
     let other = held.arrive(keyed("other", "k"));
     held.turn();
@@ -55,7 +55,7 @@ fn a_read_that_began_before_a_commit_and_is_used_after_it_sees_the_key_that_was_
     held.finish_commit();
     held.turn();
     assert_eq!(held.answer(first).as_deref(), Some("stored 0:0"));
-    // More batches come and go before the engine's answer arrives.
+    // More batches are committed before the reply of the engine arrives.
     for _ in 0..3 {
         held.arrive(view());
         held.turn();
@@ -69,12 +69,14 @@ fn a_read_that_began_before_a_commit_and_is_used_after_it_sees_the_key_that_was_
     assert_eq!(held.answer(repeat).as_deref(), Some("stored 0:0 before"));
     assert_eq!(
         held.answer(other).as_deref(),
-        Some("refused: this idempotency key belongs to another message")
+        Some(
+            "refused: this idempotency key was used for a different message; use a new key for new content"
+        )
     );
 }
 
 #[test]
-fn a_key_taken_in_a_batch_that_is_not_durable_is_taken() {
+fn a_key_stored_in_a_batch_that_is_not_durable_counts() {
     let mut held = ready();
     let first = held.arrive(keyed("pay", "k"));
     held.turn();
@@ -97,7 +99,7 @@ fn two_produces_with_one_key_in_one_batch_are_one_message() {
     let mut held = ready();
     let tickets = ["pay", "pay", "other"].map(|value| held.arrive(keyed(value, "k")));
     held.turn();
-    assert_eq!(held.reads.len(), 1, "all of them look in one read");
+    assert_eq!(held.reads.len(), 1, "one read looks up all of them");
     held.finish_read();
     held.turn();
     assert_eq!(held.commits.len(), 1);
@@ -108,14 +110,14 @@ fn two_produces_with_one_key_in_one_batch_are_one_message() {
 }
 
 #[test]
-fn a_tombstone_of_a_batch_under_way_is_seen() {
+fn a_tombstone_of_a_batch_in_flight_is_seen() {
     let mut held = ready();
     held.ask(produce("m0")).expect("stored");
     held.ask(join(1, "biller", 9, 30_000)).expect("joined");
     let (_, delivery) = held.deliveries.remove(0);
     let buried = held.arrive(nack(&delivery.token, NackKind::Final));
     held.turn();
-    // The ack is decided while the burial is not durable, on rows from before it.
+    // The ack is decided before the dead letter is durable, on rows read before it.
     let late = held.arrive(ack(&delivery.token));
     held.turn();
     while !held.reads.is_empty() {
@@ -134,7 +136,7 @@ fn a_retry_whose_reason_is_not_durable_yet_is_delivered_with_it() {
     held.ask(produce("m0")).expect("stored");
     held.ask(join(1, "biller", 9, 30_000)).expect("joined");
     let (_, delivery) = held.deliveries.remove(0);
-    // Nothing is in memory any more.
+    // After the crash nothing is in memory.
     held.crash();
     held.ask(join(2, "biller", 9, 30_000)).expect("joined");
     let failed = driftq_core::command::Nack {
@@ -146,7 +148,8 @@ fn a_retry_whose_reason_is_not_durable_yet_is_delivered_with_it() {
     held.arrive(driftq_core::Command::Nack(failed));
     held.turn();
     assert_eq!(held.commits.len(), 1);
-    // A second before it is due its page and reason are asked for; the engine has no reason yet.
+    // A second before the retry is due, its page and reason are read. The engine has not stored the
+    // reason yet.
     held.turn_at(600);
     assert_eq!(held.reads.len(), 1);
     held.look();
@@ -171,7 +174,7 @@ fn a_command_that_needs_a_page_is_decided_at_the_head_of_a_later_batch() {
     held.turn();
     assert_eq!(held.commits.len(), 1);
     assert_eq!(held.commits[0].batch.replies.len(), 1, "only the produce was decided");
-    assert_eq!(held.reads.len(), 1, "the page is asked for");
+    assert_eq!(held.reads.len(), 1, "the page is read");
     held.finish_commit();
     assert!(held.answer(stored).is_some());
     assert_eq!(held.answer(buried), None);
@@ -186,7 +189,7 @@ fn a_command_that_needs_a_page_is_decided_at_the_head_of_a_later_batch() {
 }
 
 #[test]
-fn a_lease_that_ran_out_waits_for_its_page_and_dies_once() {
+fn a_message_whose_last_lease_expired_is_dead_lettered_once() {
     let mut held = Held::new();
     let once = driftq_core::RetryPolicy { max_attempts: 1, backoff_ms: 100, max_backoff_ms: 100 };
     let patch = SettingsPatch { retry_policy: Some(once), ..SettingsPatch::default() };
@@ -196,7 +199,7 @@ fn a_lease_that_ran_out_waits_for_its_page_and_dies_once() {
     held.crash();
     for ms in [10_000, 11_000, 12_000] {
         held.turn_at(ms);
-        assert_eq!((held.reads.len(), held.commits.len()), (1, 0), "at {ms} it is asked for once");
+        assert_eq!((held.reads.len(), held.commits.len()), (1, 0), "read once by {ms} ms");
     }
     held.finish_read();
     held.turn();
@@ -213,7 +216,7 @@ fn produces_keep_their_order_while_one_of_them_waits_for_a_read() {
     let waits = held.arrive(keyed("m1", "k"));
     let behind = held.arrive(produce("m2"));
     held.turn();
-    assert_eq!(held.commits[0].batch.replies.len(), 1, "what came before does not wait");
+    assert_eq!(held.commits[0].batch.replies.len(), 1, "earlier commands do not wait");
     held.finish_commit();
     held.turn();
     assert_eq!((held.answer(waits), held.answer(behind)), (None, None));
@@ -225,7 +228,7 @@ fn produces_keep_their_order_while_one_of_them_waits_for_a_read() {
 }
 
 #[test]
-fn produces_keep_their_order_when_their_topic_is_made_in_the_same_batch() {
+fn produces_keep_their_order_if_their_topic_is_created_in_the_same_batch() {
     let mut held = Held::new();
     held.arrive(topic(1, SettingsPatch::default()));
     let first = held.arrive(keyed("m0", "k"));
@@ -236,7 +239,7 @@ fn produces_keep_their_order_when_their_topic_is_made_in_the_same_batch() {
 }
 
 #[test]
-fn what_came_together_is_one_batch_where_reads_are_answered_at_once() {
+fn commands_that_arrive_together_form_one_batch() {
     let mut held = ready();
     for value in ["m0", "m1", "m2"] {
         held.arrive(keyed(value, value));
@@ -250,7 +253,7 @@ fn what_came_together_is_one_batch_where_reads_are_answered_at_once() {
 }
 
 #[test]
-fn settles_are_decided_before_what_came_before_them() {
+fn settles_are_decided_before_earlier_commands() {
     let config = PipelineConfig { commands_max: 10, ..PipelineConfig::default() };
     let mut held = Held::with(config);
     held.ask(topic(1, SettingsPatch::default())).expect("a topic");
@@ -266,7 +269,7 @@ fn settles_are_decided_before_what_came_before_them() {
 }
 
 #[test]
-fn a_settle_that_waits_for_a_read_holds_nobody_up() {
+fn a_settle_that_waits_for_a_read_does_not_block_others() {
     let mut held = ready();
     held.ask(produce("m0")).expect("stored");
     held.ask(join(1, "biller", 9, 30_000)).expect("joined");
@@ -275,7 +278,7 @@ fn a_settle_that_waits_for_a_read_holds_nobody_up() {
     let repeat = held.arrive(ack(&delivery.token));
     let behind = held.arrive(produce("m1"));
     held.turn();
-    assert_eq!(held.reads.len(), 1, "the repeat looks for a tombstone");
+    assert_eq!(held.reads.len(), 1, "the repeat reads the tombstone");
     held.finish_commit();
     assert_eq!((held.answer(repeat), held.answer(behind).is_some()), (None, true));
     held.settle();
@@ -306,7 +309,7 @@ fn a_damaged_page_stops_the_shard_wherever_the_damage_is() {
             row.body = body.into();
         });
         held.turn();
-        let damaged = held.damaged.first().unwrap_or_else(|| panic!("bit {at} goes unnoticed"));
+        let damaged = held.damaged.first().unwrap_or_else(|| panic!("bit {at} is not checked"));
         assert!(damaged.key.contains("Page"), "{damaged}");
         assert!(held.deliveries.is_empty());
     }
@@ -329,11 +332,11 @@ fn a_damaged_record_fails_the_command_that_needs_it() {
     let answer = held.answer(repeat).expect("it is answered");
     assert!(answer.contains("stored data is damaged"), "{answer}");
     assert_eq!(held.damaged.len(), 1);
-    held.ask(keyed("pay", "other")).expect("the shard goes on");
+    held.ask(keyed("pay", "other")).expect("the shard keeps serving");
 }
 
 #[test]
-fn a_missing_page_is_found() {
+fn a_missing_page_is_detected() {
     let mut held = ready();
     held.ask(produce("hello")).expect("stored");
     held.crash();
@@ -348,7 +351,7 @@ fn a_missing_page_is_found() {
 }
 
 #[test]
-fn a_page_that_nobody_needs_any_more_may_be_gone_when_its_read_returns() {
+fn a_page_deleted_during_its_read_is_not_damage() {
     let mut held = Held::new();
     let patch = SettingsPatch { retention_ms: Some(0), ..SettingsPatch::default() };
     held.ask(topic(1, patch)).expect("a topic");
@@ -362,7 +365,8 @@ fn a_page_that_nobody_needs_any_more_may_be_gone_when_its_read_returns() {
     );
     held.ask(create).expect("a group");
     held.crash();
-    // The slow group asks for its first page; before the answer comes, it is deleted and the page with it.
+    // The slow group reads its first page. Before the read completes, the group and then the page
+    // are deleted.
     held.arrive(join(2, "slow", 9, 30_000));
     held.turn();
     held.finish_commit();
@@ -384,7 +388,7 @@ fn a_page_that_nobody_needs_any_more_may_be_gone_when_its_read_returns() {
 
 /// A node that does not know whether a join arrived may send it again.
 #[test]
-fn a_join_that_arrives_twice_keeps_what_the_consumer_holds() {
+fn a_join_that_arrives_twice_keeps_the_deliveries_of_the_consumer() {
     let mut held = Held::new();
     held.ask(topic(1, SettingsPatch::default())).expect("a topic");
     for value in ["m0", "m1", "m2"] {
@@ -392,8 +396,8 @@ fn a_join_that_arrives_twice_keeps_what_the_consumer_holds() {
     }
     held.ask(join(1, "biller", 2, 30_000)).expect("joined");
     held.ask(join(1, "biller", 2, 30_000)).expect("joined again");
-    assert_eq!(held.deliveries.len(), 2, "its credit is used up");
+    assert_eq!(held.deliveries.len(), 2, "its prefetch is used up");
     let token = held.deliveries[0].1.token.clone();
     held.ask(ack(&token)).expect("acked");
-    assert_eq!(held.deliveries.len(), 3, "there is room for one");
+    assert_eq!(held.deliveries.len(), 3, "its prefetch allows one more");
 }

@@ -1,4 +1,4 @@
-//! Read-ahead is bounded in rows and in bytes under way, and no partition is forgotten because of it.
+//! Read-ahead is bounded in rows and in bytes in flight, and every partition is read eventually.
 
 use driftq_core::command::Join;
 use driftq_core::limits::{READ_AHEAD_PAGES_MAX, VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT};
@@ -14,7 +14,7 @@ use crate::held::{Held, ack, join, keyed, poll, produce, produce_with, topic};
 const PARTITIONS: u32 = 32;
 const MIB: usize = 1 << 20;
 
-/// Each partition has `each` messages of one mebibyte, and nothing is in memory.
+/// A topic with `each` messages of one mebibyte per partition and nothing in memory.
 fn with_large_backlog(each: usize) -> Held {
     with_large_backlog_of(each, ShardConfig::default())
 }
@@ -25,7 +25,7 @@ fn with_large_backlog_of(each: usize, config: ShardConfig) -> Held {
         |engine: Memory| Held::of(config.clone(), engine, Timestamp(0), PipelineConfig::default());
     let mut held = open(engine);
     held.ask(topic(PARTITIONS, SettingsPatch::default())).expect("a topic");
-    held.ask(join(9, "biller", 1, 30_000)).expect("it makes the group");
+    held.ask(join(9, "biller", 1, 30_000)).expect("it creates the group");
     held.ask(Command::Leave(ConsumerId(9))).expect("it leaves");
     let value = "x".repeat(VALUE_BYTES_DEFAULT - 64);
     for partition in 0..PARTITIONS {
@@ -38,7 +38,7 @@ fn with_large_backlog_of(each: usize, config: ShardConfig) -> Held {
     open(held.engine)
 }
 
-/// Bytes of the answers to all reads under way.
+/// Total bytes of all reads in flight.
 fn in_flight(held: &mut Held) -> usize {
     while held.reads.iter().any(|reading| reading.rows.is_none()) {
         held.look();
@@ -47,7 +47,7 @@ fn in_flight(held: &mut Held) -> usize {
     rows.map(|row: &Row| row.body.len()).sum()
 }
 
-/// Reads of pages under way, with the most rows that each may answer.
+/// Page reads in flight, each with its row limit.
 fn page_reads(held: &Held) -> Vec<usize> {
     let reads = held.reads.iter().flat_map(|reading| &reading.reads);
     let rows = |read: &Read| match read {
@@ -57,7 +57,7 @@ fn page_reads(held: &Held) -> Vec<usize> {
     reads.filter_map(rows).collect()
 }
 
-/// Lets everything happen, and counts what is read meanwhile.
+/// Runs the pipeline until it is idle. Returns the number of lookups.
 fn lookups_until_idle(held: &mut Held) -> usize {
     let mut lookups = 0;
     for _ in 0..1_000 {
@@ -70,11 +70,11 @@ fn lookups_until_idle(held: &mut Held) -> usize {
             false => held.finish_read(),
         }
     }
-    panic!("it goes on for ever");
+    panic!("the pipeline does not become idle");
 }
 
 #[test]
-fn read_ahead_of_many_partitions_stays_within_its_budget_and_reads_all_of_them() {
+fn read_ahead_of_many_partitions_reads_all_within_its_budget() {
     for read_ahead_bytes in [ShardConfig::default().read_ahead_bytes, 32 * MIB] {
         let config = ShardConfig { read_ahead_bytes, ..ShardConfig::default() };
         let limit = config.read_in_flight_bytes();
@@ -84,7 +84,7 @@ fn read_ahead_of_many_partitions_stays_within_its_budget_and_reads_all_of_them()
         for _ in 0..1_000 {
             held.turn();
             let bytes = in_flight(&mut held);
-            assert!(bytes <= limit, "{bytes} bytes are under way");
+            assert!(bytes <= limit, "{bytes} bytes are in flight");
             let kept = held.pipeline.shard().cached_bytes();
             assert!(kept + limit <= read_ahead_bytes, "{kept} bytes are kept");
             most = most.max(bytes);
@@ -95,7 +95,7 @@ fn read_ahead_of_many_partitions_stays_within_its_budget_and_reads_all_of_them()
             }
         }
         assert_eq!(held.deliveries.len(), 2 * PARTITIONS as usize, "no partition is forgotten");
-        assert!(most > limit / 2, "{most}: the budget is used");
+        assert!(most > limit / 2, "at most {most} bytes: the budget is not used");
     }
 }
 
@@ -116,7 +116,7 @@ fn reads_that_no_consumer_waits_for_are_not_started() {
     while !held.reads.is_empty() {
         held.finish_read();
         held.turn();
-        assert!(page_reads(&held).len() <= started, "no more than before");
+        assert!(page_reads(&held).len() <= started, "no more reads than before");
     }
     let read_again = (0..10).any(|_| {
         held.turn();
@@ -128,9 +128,9 @@ fn reads_that_no_consumer_waits_for_are_not_started() {
     assert_eq!(held.deliveries.len(), 2 * PARTITIONS as usize, "the next one gets everything");
 }
 
-/// A poll for one message over many partitions does not read them all.
+/// A poll for one message does not read every partition.
 #[test]
-fn reads_that_waited_are_not_started_for_a_consumer_that_has_enough() {
+fn queued_reads_are_not_started_for_a_consumer_that_has_enough() {
     let config = ShardConfig { read_ahead_bytes: 16 * MIB, ..ShardConfig::default() };
     let mut held = with_large_backlog_of(1, config);
     held.arrive(join(1, "biller", 1, 30_000));
@@ -146,7 +146,7 @@ fn reads_that_waited_are_not_started_for_a_consumer_that_has_enough() {
 }
 
 #[test]
-fn a_read_larger_than_the_budget_is_made_alone() {
+fn a_read_larger_than_the_budget_runs_alone() {
     let config = ShardConfig { value_bytes_max: VALUE_BYTES_CAP, ..ShardConfig::default() };
     let engine = Memory::new(|| Timestamp(0));
     let open = |engine: &Memory| {
@@ -183,17 +183,17 @@ fn a_command_does_not_wait_for_read_ahead() {
     assert!(started < PARTITIONS as usize, "others wait");
     let ticket = held.arrive(keyed("pay", "k"));
     held.turn();
-    let lookups = held.reads.back().expect("it is looked up at once").reads.clone();
+    let lookups = held.reads.back().expect("the lookup starts at once").reads.clone();
     assert!(matches!(*lookups, [Read::Key(Key::Record { .. })]), "{lookups:?}");
     assert_eq!(page_reads(&held).len(), started);
     held.settle();
     assert!(held.answer(ticket).is_some());
 }
 
-/// A poll reads about as much as it may take, and as much again for the next, also when many partitions have something
-/// for it.
+/// A poll reads about as much as it may receive, and as much again for the next poll. This also
+/// holds if many partitions have messages for it.
 #[test]
-fn reads_of_a_topic_stop_at_the_room_of_its_consumers() {
+fn reads_of_a_topic_stop_at_the_prefetch_of_its_consumers() {
     let mut held = with_large_backlog(1);
     let mut all = 0;
     for round in 1..=PARTITIONS as usize / 3 {
@@ -244,7 +244,7 @@ fn single_messages_are_read_in_steps_of_a_bounded_number_of_pages() {
 }
 
 #[test]
-fn large_envelopes_count_in_pages_and_in_what_is_kept() {
+fn large_envelopes_count_in_pages_and_in_memory() {
     let mut held = ready();
     let text = "t".repeat(1_024);
     let envelope = Envelope {

@@ -1,4 +1,4 @@
-//! What is purged is gone, once, and whoever reads the dead letters passes over the hole.
+//! A purged dead letter is removed once, and readers of dead letters skip the hole.
 
 mod property;
 mod together;
@@ -8,7 +8,7 @@ use expect_test::expect;
 use crate::transcript::check;
 
 #[test]
-fn a_purged_dead_letter_is_nowhere_any_more() {
+fn a_purged_dead_letter_no_longer_exists() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -102,7 +102,7 @@ fn a_redriven_dead_letter_is_not_counted_twice() {
 }
 
 #[test]
-fn what_comes_together_with_a_purge_sees_it_or_comes_before_it() {
+fn commands_in_the_batch_of_a_purge_are_decided_before_or_after_it() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -140,7 +140,7 @@ fn what_comes_together_with_a_purge_sees_it_or_comes_before_it() {
 }
 
 #[test]
-fn a_reader_of_dead_letters_passes_over_holes() {
+fn a_reader_of_dead_letters_skips_holes() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -207,7 +207,7 @@ fn a_reader_of_dead_letters_passes_over_holes() {
 }
 
 #[test]
-fn a_reader_at_a_hole_without_end_gets_what_comes_after() {
+fn a_reader_at_a_hole_up_to_the_end_receives_later_dead_letters() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -261,7 +261,7 @@ fn a_reader_at_a_hole_without_end_gets_what_comes_after() {
 }
 
 #[test]
-fn where_the_lowest_are_gone_the_lane_begins_after_them() {
+fn a_lane_starts_after_its_lowest_purged_dead_letters() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -313,7 +313,7 @@ fn where_the_lowest_are_gone_the_lane_begins_after_them() {
 }
 
 #[test]
-fn a_delivery_of_a_purged_message_is_over() {
+fn a_purge_ends_open_deliveries_of_the_dead_letter() {
     check(expect![[r#"
         1s topic orders 1
             created
@@ -376,7 +376,7 @@ fn a_delivery_of_a_purged_message_is_over() {
 }
 
 #[test]
-fn an_ack_by_an_earlier_attempt_is_stale_after_a_purge_too() {
+fn an_ack_by_an_earlier_attempt_is_stale_after_a_purge() {
     check(expect![[r#"
         1s topic orders 1
             created

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::transcript::World;
 
-/// What may happen around a hole.
+/// The steps around a hole.
 #[derive(Debug, Clone)]
 enum Step {
     Bury,
@@ -29,13 +29,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-/// Dead letters that are buried, read and purged, and who was given what.
+/// Dead letters that are created, read and purged, and their deliveries.
 struct Graveyard {
     world: World,
     second: u64,
     buried: usize,
     purged: BTreeSet<usize>,
-    /// The last attempt at each that was delivered.
+    /// The last delivered attempt of each.
     given: BTreeMap<usize, u32>,
 }
 
@@ -103,7 +103,7 @@ proptest! {
         yard.play("join last dlq.orders/undertaker lease=12h credit=1000");
         for offset in 0..yard.buried {
             let is_known = yard.given.contains_key(&offset) || yard.purged.contains(&offset);
-            prop_assert!(is_known, "{offset} never came");
+            prop_assert!(is_known, "{offset} was never delivered");
         }
     }
 }

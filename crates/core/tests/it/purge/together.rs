@@ -1,4 +1,4 @@
-//! Purges together with what is decided or read at the same time.
+//! Purges concurrent with other decisions and reads.
 
 use driftq_core::command::{
     DeadFilter, Explain, ListDead, Missing, NackKind, Purge, Redrive, TopicName,
@@ -21,7 +21,7 @@ fn purge(ids: Vec<MessageId>) -> Command {
 }
 
 #[test]
-fn what_is_no_dead_letter_of_the_topic_is_passed_over() {
+fn ids_that_are_not_dead_letters_of_the_topic_are_ignored() {
     let mut held = Held::new();
     held.ask(topic(1, SettingsPatch::default())).expect("a topic");
     let nothing = || "Ok(Purged { purged: 0 })".to_owned();
@@ -44,14 +44,14 @@ fn what_is_no_dead_letter_of_the_topic_is_passed_over() {
 }
 
 #[test]
-fn a_dead_letter_may_be_gone_in_the_batch_that_made_it() {
+fn a_dead_letter_can_be_purged_in_the_batch_that_created_it() {
     let mut held = Held::new();
     held.ask(topic(1, SettingsPatch::default())).expect("a topic");
     held.ask(join(1, "biller", 9, 30_000)).expect("joined");
     held.ask(produce("m")).expect("stored");
     held.ask(produce("n")).expect("stored");
     let tokens = [0, 1].map(|at| held.deliveries[at].1.token.clone());
-    // The first makes the dead-letter topic.
+    // The first dead letter creates the dead-letter topic.
     held.ask(nack(&tokens[0], NackKind::Final)).expect("dead");
     let purged = held.arrive(purge(vec![id(1)]));
     held.arrive(nack(&tokens[1], NackKind::Final));
@@ -82,14 +82,14 @@ fn three_dead() -> Held {
     held
 }
 
-/// Looks at the rows of everything that is asked for, purges the second dead letter, and only then lets
-/// the rows come.
+/// Reads the rows of every read in flight, purges the second dead letter, and only then completes
+/// the reads.
 fn purge_during_reads(held: &mut Held, command: Command) -> Ticket {
     let purged = held.arrive(purge(vec![id(1)]));
     held.turn();
     held.finish_read();
     held.turn();
-    assert_eq!(held.reads.len(), 1, "the purge knows the letter and asks for its row");
+    assert_eq!(held.reads.len(), 1, "the purge knows the dead letter and reads its row");
     let ticket = held.arrive(command);
     held.turn();
     assert_eq!(held.reads.len(), 2, "the other reads too");
@@ -108,7 +108,7 @@ fn purge_during_reads(held: &mut Held, command: Command) -> Ticket {
 }
 
 #[test]
-fn pages_on_their_way_to_a_reader_do_not_bring_a_purged_one_back() {
+fn a_page_read_for_a_consumer_does_not_restore_a_purged_dead_letter() {
     let mut held = three_dead();
     let Command::Join(mut reader) = join(2, "undertaker", 9, 30_000) else { unreachable!() };
     reader.name.topic.topic = "dlq.orders".into();
@@ -118,7 +118,7 @@ fn pages_on_their_way_to_a_reader_do_not_bring_a_purged_one_back() {
 }
 
 #[test]
-fn a_page_on_its_way_to_a_command_does_not_bring_a_purged_one_back() {
+fn a_page_read_for_a_command_does_not_restore_a_purged_dead_letter() {
     let mut held = three_dead();
     let explain = Explain::Id { namespace: "default".into(), id: id(1) };
     let ticket = purge_during_reads(&mut held, Command::Explain(Box::new(explain)));
@@ -126,7 +126,7 @@ fn a_page_on_its_way_to_a_command_does_not_bring_a_purged_one_back() {
 }
 
 #[test]
-fn rows_on_their_way_to_a_list_do_not_bring_a_purged_one_back() {
+fn rows_read_for_a_list_do_not_restore_a_purged_dead_letter() {
     let mut held = three_dead();
     let topic = TopicName { namespace: "default".into(), topic: "orders".into() };
     let filter = DeadFilter::default();
@@ -137,9 +137,10 @@ fn rows_on_their_way_to_a_list_do_not_bring_a_purged_one_back() {
     assert_eq!(offsets, [2, 0]);
 }
 
-/// An id that was issued after the backup names nothing, also when another dead letter took its place.
+/// An id issued after the backup is unknown after the restore, even if another dead letter has its
+/// position.
 #[test]
-fn an_id_issued_before_a_restore_names_no_dead_letter_of_after_it() {
+fn an_id_issued_before_a_restore_names_no_later_dead_letter() {
     let dead = |held: &mut Held, value: &str| {
         held.deliveries.clear();
         held.ask(produce(value)).expect("stored");

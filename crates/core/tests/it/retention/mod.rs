@@ -1,5 +1,6 @@
-//! What some group was not given is never trimmed, whatever its age; what every group was given stays for
-//! the retention time, then goes in bounded steps. Open messages keep their page until they end.
+//! A message that some group has not received is never trimmed, whatever its age. A message that
+//! every group has received is kept for the retention time and then trimmed in bounded steps. An
+//! open message keeps its page until it is settled.
 
 mod trimming;
 
@@ -8,7 +9,7 @@ use expect_test::expect;
 use crate::transcript::{World, check};
 
 #[test]
-fn what_every_group_was_given_is_trimmed_after_the_retention_time() {
+fn a_message_every_group_received_is_trimmed_after_retention_ms() {
     check(expect![[r#"
         1000s topic orders 1 retention=80s
             created
@@ -38,7 +39,7 @@ fn what_every_group_was_given_is_trimmed_after_the_retention_time() {
 }
 
 #[test]
-fn what_some_group_was_not_given_is_kept_whatever_its_age() {
+fn a_message_some_group_has_not_received_is_kept_at_any_age() {
     check(expect![[r#"
         1000s topic orders 1 retention=80s
             created
@@ -94,7 +95,7 @@ fn without_a_group_nothing_is_trimmed() {
 }
 
 #[test]
-fn a_new_group_begins_with_the_oldest_message_that_is_kept() {
+fn a_new_group_starts_at_the_oldest_message_kept() {
     check(expect![[r#"
         1000s topic orders 1 retention=80s
             created
@@ -124,7 +125,7 @@ fn a_new_group_begins_with_the_oldest_message_that_is_kept() {
 }
 
 #[test]
-fn an_open_message_survives_below_what_is_kept_and_is_read_from_its_page() {
+fn an_open_message_below_the_trim_point_is_read_from_its_page() {
     check(expect![[r#"
         1000s topic orders 1 retention=0s
             created
@@ -168,7 +169,7 @@ fn an_open_message_survives_below_what_is_kept_and_is_read_from_its_page() {
 }
 
 #[test]
-fn a_page_goes_when_the_last_open_message_in_it_ends() {
+fn a_page_is_deleted_when_its_last_open_message_is_settled() {
     check(expect![[r#"
         1000s topic orders 1 retention=0s
             created
@@ -210,7 +211,7 @@ fn a_page_goes_when_the_last_open_message_in_it_ends() {
 }
 
 #[test]
-fn a_message_two_groups_have_open_keeps_its_page_until_both_are_done() {
+fn a_page_is_kept_until_both_groups_settle_its_message() {
     check(expect![[r#"
         1000s topic orders 1 retention=0s
             created
@@ -239,7 +240,7 @@ fn a_message_two_groups_have_open_keeps_its_page_until_both_are_done() {
 }
 
 #[test]
-fn what_was_settled_in_one_group_and_waits_in_another_is_kept() {
+fn a_message_settled_in_one_group_and_waiting_in_another_is_kept() {
     check(expect![[r#"
         1000s topic orders 2 retention=0s
             created
@@ -301,7 +302,7 @@ fn dead_letters_are_not_trimmed() {
 }
 
 #[test]
-fn a_message_that_dies_below_what_is_kept_takes_its_page_along() {
+fn a_message_dead_lettered_below_the_trim_point_frees_its_page() {
     check(expect![[r#"
         1000s topic orders 1 retention=0s
             created
@@ -340,7 +341,7 @@ fn retention_bytes_end_retention_early_under_steady_traffic() {
         world.play(&format!("{second}s ack orders/biller 0:{minute}.1"));
     }
     world.check();
-    // Within the hour of retention, but looked at only an eighth of it apart.
+    // Trimmed before the hour of retention ends, but checked only every eighth of it.
     let kept = world.rows("page");
     assert!((10..=26).contains(&kept), "{kept} pages of 1 000 bytes are kept");
 }

@@ -1,4 +1,4 @@
-//! Trimming goes in bounded steps, comes to rest, and looks again when a group is deleted or moved.
+//! Trimming works in bounded steps, becomes idle, and runs again when a group is deleted or moved.
 
 use expect_test::expect;
 
@@ -32,7 +32,7 @@ fn a_flood_is_trimmed_in_bounded_steps() {
 }
 
 #[test]
-fn many_gaps_between_open_messages_are_trimmed_and_the_shard_comes_to_rest() {
+fn many_gaps_between_open_messages_are_trimmed() {
     let mut world = World::new(Default::default());
     world.play("1000s topic orders 1 retention=0s");
     let produces = vec!["produce orders x"; 200].join(" + ");
@@ -49,7 +49,7 @@ fn many_gaps_between_open_messages_are_trimmed_and_the_shard_comes_to_rest() {
 }
 
 #[test]
-fn open_messages_that_are_dropped_with_their_group_leave_no_page_behind() {
+fn deleting_a_group_leaves_no_page_of_its_open_messages() {
     check(expect![[r#"
         1000s topic orders 1 retention=0s
             created
@@ -88,7 +88,7 @@ fn open_messages_that_are_dropped_with_their_group_leave_no_page_behind() {
 }
 
 #[test]
-fn open_messages_that_are_dropped_leave_a_page_that_another_group_has_open() {
+fn deleting_a_group_keeps_a_page_that_another_group_has_open() {
     check(expect![[r#"
         1000s topic orders 1 retention=0s
             created
@@ -134,7 +134,7 @@ fn open_messages_that_are_dropped_leave_a_page_that_another_group_has_open() {
 }
 
 #[test]
-fn open_messages_that_are_dropped_by_a_seek_leave_no_page_behind() {
+fn a_seek_leaves_no_page_of_the_dropped_open_messages() {
     let mut world = World::new(Default::default());
     world.play("1000s topic orders 1 retention=0s");
     world.play("1000s produce orders m0");
@@ -147,7 +147,7 @@ fn open_messages_that_are_dropped_by_a_seek_leave_no_page_behind() {
 }
 
 #[test]
-fn what_only_a_deleted_group_was_not_given_is_trimmed() {
+fn messages_only_a_deleted_group_had_not_received_are_trimmed() {
     let mut world = World::new(Default::default());
     world.play("1000s topic orders 1 retention=80s");
     world.play("1000s group orders/slow");
@@ -160,7 +160,7 @@ fn what_only_a_deleted_group_was_not_given_is_trimmed() {
 }
 
 #[test]
-fn what_only_a_group_that_moved_ahead_was_not_given_is_trimmed() {
+fn messages_skipped_by_the_last_group_are_trimmed() {
     let mut world = World::new(Default::default());
     world.play("1000s topic orders 1 retention=80s");
     world.play("1000s group orders/slow");
@@ -173,7 +173,7 @@ fn what_only_a_group_that_moved_ahead_was_not_given_is_trimmed() {
 }
 
 #[test]
-fn what_a_group_was_moved_back_to_is_kept_until_it_was_given_again() {
+fn messages_after_a_backward_seek_are_kept_until_redelivered() {
     check(expect![[r#"
         1000s topic orders 1 retention=80s
             created
@@ -206,7 +206,7 @@ fn what_a_group_was_moved_back_to_is_kept_until_it_was_given_again() {
 }
 
 #[test]
-fn what_was_read_again_after_a_seek_is_kept_for_the_retention_time() {
+fn messages_redelivered_after_a_seek_are_kept_for_retention_ms() {
     let mut world = World::new(Default::default());
     world.play("1000s topic orders 1 retention=80s");
     world.play("1000s produce orders m0");
@@ -217,5 +217,5 @@ fn what_was_read_again_after_a_seek_is_kept_for_the_retention_time() {
     world.play("1200s resume orders/biller");
     world.play("1200s ack orders/biller 0:0.1");
     world.play("1240s wait");
-    assert_eq!(world.rows("page"), 1, "it was given out 40 s ago and is kept for 80 s");
+    assert_eq!(world.rows("page"), 1, "it was delivered 40 s ago and is kept for 80 s");
 }

@@ -53,7 +53,7 @@ pub(super) fn parse(world: &World, verb: &str, words: &[String]) -> Option<Comma
                     Some("succeeded") => ResolvedAs::Succeeded,
                     Some("failed") => ResolvedAs::Failed,
                     Some("retry") => ResolvedAs::Retry,
-                    other => panic!("`{other:?}` is no resolution"),
+                    other => panic!("`{other:?}` is not a resolution"),
                 },
                 outcome: outcome(words),
                 by: option(words, "by").unwrap_or("ops").into(),
@@ -105,7 +105,7 @@ fn finish(world: &World, words: &[String]) -> Finish {
         "failed" => FinishStatus::FailedFinal,
         "retryable" => FinishStatus::FailedRetryable { renew },
         "unknown" => FinishStatus::Unknown,
-        other => panic!("`{other}` is no status"),
+        other => panic!("`{other}` is not a status"),
     };
     Finish { token: token(world, words), status, outcome: outcome(words) }
 }
@@ -151,7 +151,7 @@ fn set_pointer(words: &[String]) -> SetPointer {
     }
 }
 
-/// `256bytes` is as long as it says.
+/// Expands `256bytes` to a text of that length.
 fn long(text: impl AsRef<str>) -> Text {
     let length = text.as_ref().strip_suffix("bytes").and_then(|n| n.parse().ok());
     length.map_or_else(|| text.as_ref().into(), |length| "x".repeat(length).into())
@@ -218,7 +218,7 @@ pub(super) fn on_doubt(word: &str) -> OnDoubt {
         "retry" => OnDoubt::Retry,
         "probe" => OnDoubt::Probe,
         "park" => OnDoubt::Park,
-        other => panic!("`{other}` is no policy"),
+        other => panic!("`{other}` is not a policy"),
     }
 }
 
@@ -244,7 +244,7 @@ pub(super) fn query(words: &[String], key: &str) -> EffectQuery {
 fn token(world: &World, words: &[String]) -> EffectToken {
     let name =
         option(words, "token").map_or_else(|| format!("{} {}", words[1], words[2]), str::to_owned);
-    world.effects.get(&name).unwrap_or_else(|| panic!("nobody was given {name}")).clone()
+    world.effects.get(&name).unwrap_or_else(|| panic!("{name} was never issued")).clone()
 }
 
 fn outcome(words: &[String]) -> Outcome {
@@ -256,7 +256,7 @@ fn outcome(words: &[String]) -> Outcome {
     }
 }
 
-/// What a script calls an effect.
+/// The name of an effect in a script.
 fn named(row: &EffectRow) -> String {
     let tenant = match &*row.name.tenant {
         "default" => String::new(),
@@ -369,7 +369,7 @@ pub(super) fn effects(listed: &Effects) -> String {
     format!("{names} (scanned {scanned}, {more})")
 }
 
-/// Doubt that nobody was told of by an answer.
+/// Doubt that no reply has reported.
 pub(super) fn changed(row: &EffectRow) -> Option<String> {
     let is_news = row.state == EffectState::InDoubt;
     is_news.then(|| {

@@ -1,9 +1,11 @@
 //! Transcripts: a test is a text that is both script and expectation.
 //!
-//! A line at the margin is a command, with the time at which it comes; indented lines are what the shard
-//! answers, changes and does. `UPDATE_EXPECT=1` rewrites them. Commands joined by ` + ` come together and
-//! are decided in one batch; where a time begins with `@` nobody has looked at the clock before. After every line the shard is rebuilt from its rows and must be what it was,
-//! and its state must make sense. Commands, answers and deliveries go the way they go between nodes.
+//! A line at the margin is a command with its time. Indented lines are the replies, changes and
+//! actions of the shard; `UPDATE_EXPECT=1` rewrites them. Commands joined by ` + ` arrive together
+//! and are decided in one batch. If a time begins with `@`, no timer runs before it.
+//!
+//! After every line the shard is recovered from its rows, must equal the running one, and must pass
+//! its own checks. Commands, replies and deliveries are encoded and decoded as between nodes.
 
 mod effect;
 mod print;
@@ -27,10 +29,10 @@ use crate::node_codec::round_trip;
 
 pub(crate) use print::reply;
 
-/// Turns after which a pipeline that nobody asks anything has to be at rest.
+/// Turns after which a pipeline without commands must be idle.
 const TURNS_MAX: usize = 10_000;
 
-/// Plays a transcript and compares.
+/// Plays a transcript and compares its output.
 #[track_caller]
 pub(crate) fn check(transcript: Expect) {
     let played = play(transcript.data());
@@ -68,7 +70,7 @@ fn play_on(config: ShardConfig, text: &str) -> String {
     played
 }
 
-/// A shard on the memory engine, and what its callers remember.
+/// A shard on the memory engine, and the tokens and ids its callers received.
 pub(crate) struct World {
     pub(crate) engine: Memory,
     clock: Arc<AtomicU64>,
@@ -78,7 +80,7 @@ pub(crate) struct World {
     now: Timestamp,
     next_ticket: u64,
     consumers: BTreeMap<String, ConsumerId>,
-    /// Tokens by what the script calls them: `orders/biller 0:3.1`.
+    /// Tokens by their name in the script: `orders/biller 0:3.1`.
     tokens: BTreeMap<String, LeaseToken>,
     /// Tokens of effects: `op/charge order-77.1`.
     effects: BTreeMap<String, EffectToken>,
@@ -86,15 +88,15 @@ pub(crate) struct World {
     dead: BTreeMap<String, MessageId>,
     /// The dead letters themselves, by the same name.
     letters: BTreeMap<String, Arc<Message>>,
-    /// What the commands of the last line were answered.
+    /// The replies to the commands of the last line.
     answers: Vec<CommandResult>,
     lines: Vec<String>,
     groups_written: usize,
-    /// Commits that still happen before the storage is out of reach; None: all.
+    /// Commits before the storage becomes unreachable; None: no limit.
     commits_left: Option<usize>,
 }
 
-/// Claims a shard and reads it back.
+/// Claims a shard and recovers it.
 pub(crate) fn recover(engine: &Memory, config: &ShardConfig) -> (Ownership, Pipeline) {
     let (ownership, now, recovered) =
         wait(driftq_storage::recover(engine, config.clone())).expect("nothing is damaged");
@@ -128,7 +130,7 @@ impl World {
         }
     }
 
-    /// Plays a line of which only the first commits happen; then comes a crash.
+    /// Plays a line of which only the first commits succeed, then crashes.
     pub(crate) fn play_partly(&mut self, line: &str, commits: usize) {
         self.commits_left = Some(commits);
         self.play(line);
@@ -137,41 +139,41 @@ impl World {
         self.check();
     }
 
-    /// What the last command of `line` was answered, in words.
+    /// Returns the reply to the last command of `line` as text.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         self.play(line);
-        reply(self.answers.last().unwrap_or_else(|| panic!("`{line}` was not answered")))
+        reply(self.answers.last().unwrap_or_else(|| panic!("`{line}` got no reply")))
     }
 
-    /// What a command that a script cannot say is answered, in words.
+    /// Returns the reply to a command that scripts cannot express, as text.
     pub(crate) fn command(&mut self, command: Command) -> String {
         self.answers.clear();
         self.send(command);
         self.rest();
-        reply(self.answers.last().expect("it was answered"))
+        reply(self.answers.last().expect("a reply was released"))
     }
 
-    /// A dead letter that was seen, by what a script calls it.
+    /// Returns a dead letter by its name in the script.
     pub(crate) fn letter(&self, name: &str) -> &Message {
         &self.letters[name]
     }
 
-    /// Where a dead letter that was seen is stored, by what a script calls it.
+    /// Returns the id of a dead letter by its name in the script.
     pub(crate) fn dead_id(&self, name: &str) -> MessageId {
         self.dead[name]
     }
 
-    /// The token of a delivery that was seen, by what a script calls it.
+    /// Returns the token of a delivery by its name in the script.
     pub(crate) fn token(&self, name: &str) -> &LeaseToken {
         &self.tokens[name]
     }
 
-    /// A token that nobody was given.
+    /// Adds a token that the shard did not issue.
     pub(crate) fn forge(&mut self, name: &str, token: LeaseToken) {
         self.tokens.insert(name.to_owned(), token);
     }
 
-    /// The token of an effect that was seen, changed.
+    /// Adds a changed copy of an effect token under `name`.
     pub(crate) fn forge_effect(
         &mut self,
         effect: &str,
@@ -182,7 +184,7 @@ impl World {
         self.effects.insert(name.to_owned(), token);
     }
 
-    /// How often rows of groups were written.
+    /// Number of writes of group rows.
     pub(crate) fn groups_written(&self) -> usize {
         self.groups_written
     }
@@ -191,12 +193,12 @@ impl World {
         self.pipeline.as_ref().expect("only missing during a crash").shard()
     }
 
-    /// Plays one line and says what came of it.
+    /// Plays one line and returns its output.
     pub(crate) fn play(&mut self, line: &str) -> Vec<String> {
         self.answers.clear();
         let (time, rest) = line.split_once(' ').unwrap_or((line, ""));
         let until = script::time(time.trim_start_matches('@'));
-        // Time passes step by step, as it does for a server that sleeps until something is due.
+        // Time advances step by step, as for a server that sleeps until the next deadline.
         while !time.starts_with('@')
             && let Some(due) = self.next_deadline().filter(|due| *due <= until)
         {
@@ -234,10 +236,10 @@ impl World {
         std::mem::take(&mut self.lines)
     }
 
-    /// Turns until there is nothing more to do now. Whether there was anything.
+    /// Runs turns until nothing more is due now. Returns whether there was anything to do.
     fn rest(&mut self) -> bool {
         let turns = (0..TURNS_MAX).take_while(|_| self.turn()).count();
-        assert!(turns < TURNS_MAX, "the pipeline does not come to rest at {}", self.now);
+        assert!(turns < TURNS_MAX, "the pipeline does not become idle at {}", self.now);
         turns > 0
     }
 
@@ -251,16 +253,16 @@ impl World {
         self.clock.store(now.0, Ordering::Relaxed);
     }
 
-    /// `page 2`: the third row of the table is damaged or missing from now on.
+    /// `page 2`: damages or removes the third row of the table.
     fn damage(&mut self, row: &str, is_missing: bool) {
         let (table, index) = row.split_once(' ').expect("a table and the number of a row");
         let keys = self.engine.keys(self.config.shard);
         let of_table = |key: &&Key| format!("{:?}", key.table()).to_lowercase() == table;
         let key = keys.iter().filter(of_table).nth(index.parse().expect("a number"));
-        self.engine.damage(self.config.shard, key.expect("there is such a row"), is_missing);
+        self.engine.damage(self.config.shard, key.expect("the row exists"), is_missing);
     }
 
-    /// Nobody is there until `until`.
+    /// Nothing runs until `until`.
     fn crash(&mut self, until: Timestamp) {
         self.consumers.clear();
         self.pipeline = None;
@@ -270,8 +272,8 @@ impl World {
         self.pipeline = Some(pipeline);
     }
 
-    /// `orders/biller 0:3.1 as old`: the token gets another name, before another life of the group takes
-    /// its own.
+    /// `orders/biller 0:3.1 as old`: keeps the token under another name before a later generation
+    /// of the group reuses its name.
     fn keep(&mut self, names: &str) {
         let (from, to) = names.split_once(" as ").expect("a token as another name");
         self.tokens.insert(to.to_owned(), self.tokens[from].clone());
@@ -288,7 +290,7 @@ impl World {
         self.lines.push(counts.join(", "));
     }
 
-    /// Rows of a table.
+    /// Number of rows of a table.
     pub(crate) fn rows(&self, table: &str) -> usize {
         let counts = self.engine.count(self.config.shard);
         let count = counts.iter().find(|(name, _)| format!("{name:?}").to_lowercase() == table);
@@ -307,7 +309,8 @@ impl World {
         self.perform(outputs);
     }
 
-    /// One turn of the pipeline, with everything it asks for done at once. Whether there was anything.
+    /// Runs one turn of the pipeline and completes its reads and commits at once. Returns whether
+    /// there was anything to do.
     fn turn(&mut self) -> bool {
         let mut outputs = Vec::new();
         self.pipeline.as_mut().expect("alive").turn(self.now, &mut outputs);
@@ -357,7 +360,7 @@ impl World {
         self.lines.extend(lines);
     }
 
-    /// A shard rebuilt from its rows is the shard that wrote them, and makes sense.
+    /// Checks that the shard recovered from its rows equals this one and passes its own checks.
     pub(crate) fn check(&self) {
         assert_eq!(self.shard().violation(), None);
         let copy = self.engine.snapshot();
@@ -367,7 +370,7 @@ impl World {
         let pipeline =
             Pipeline::new(recovered, ownership.epoch, self.now, PipelineConfig::default());
         let (is, was): (Image, Image) = (pipeline.shard().image(), self.shard().image());
-        assert_eq!(is, was, "a recovery differs");
+        assert_eq!(is, was, "the recovered shard differs");
         assert_eq!(pipeline.shard().violation(), None, "after a recovery");
     }
 }

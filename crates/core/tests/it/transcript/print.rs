@@ -1,4 +1,4 @@
-//! What a batch shows in a transcript.
+//! Output of a batch in a transcript.
 
 use driftq_core::audit::{ChainHash, Tip};
 use driftq_core::change::{Action, Change, DeadRow, End, EntryState, Sweep};
@@ -20,7 +20,7 @@ fn goes_on(ask: &Command) -> String {
         let (to, until) = (&onward.topic.topic, time(expires));
         return format!("goes on to {to}, for {source}/{} until {until}", topic.0);
     }
-    let Command::ViewRouted(key) = ask else { panic!("nothing else goes on: {ask:?}") };
+    let Command::ViewRouted(key) = ask else { panic!("only a produce is forwarded: {ask:?}") };
     format!("is asked of {}", key.target)
 }
 
@@ -79,7 +79,7 @@ pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
     lines
 }
 
-/// Where a message was first stored.
+/// The first position of a message.
 fn origin(message: &Message) -> String {
     message.origin.map_or(String::new(), |id| format!(" from {}:{}", id.lane, id.offset))
 }
@@ -89,7 +89,7 @@ fn consumer_name(world: &World, id: ConsumerId) -> String {
     name.map_or_else(|| format!("consumer {id}"), |(name, _)| name.clone())
 }
 
-/// An answer in words.
+/// A reply as text.
 pub(crate) fn reply(answered: &CommandResult) -> String {
     match answered {
         Err(Rejection::StaleLease { state, current: Some(current), .. }) => {
@@ -307,7 +307,7 @@ fn dead_letter(letter: &DeadLetter) -> String {
         format!("{lane}:{offset} {} of {group} at {} \"{error}\"", reason.as_str(), time(*at));
     if let Some(message) = &letter.message {
         let death = message.death.as_ref().expect("a dead letter has died");
-        assert_eq!(death.seq, letter.row.seq, "row and message are of one letter");
+        assert_eq!(death.seq, letter.row.seq, "row and message belong to one dead letter");
         words += &format!(" {}", String::from_utf8_lossy(&message.value));
     }
     if let Some(redriven) = &letter.row.redriven {

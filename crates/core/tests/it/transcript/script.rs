@@ -20,18 +20,18 @@ pub(super) fn time(text: &str) -> Timestamp {
 
 pub(super) fn millis(text: &str) -> u64 {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let number: u64 = digits.parse().unwrap_or_else(|_| panic!("`{text}` is no time"));
+    let number: u64 = digits.parse().unwrap_or_else(|_| panic!("`{text}` is not a time"));
     match &text[digits.len()..] {
         "ms" => number,
         "s" => number * 1_000,
         "m" => number * 60_000,
         "h" => number * 3_600_000,
         "d" => number * 86_400_000,
-        unit => panic!("`{unit}` is no unit of time"),
+        unit => panic!("`{unit}` is not a unit of time"),
     }
 }
 
-/// Words of a line; `"…"` is one word.
+/// Splits a line into words; `"…"` is one word.
 pub(super) fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;
@@ -55,7 +55,7 @@ fn group(name: &str) -> GroupName {
     GroupName { topic: topic(of), group: name.into() }
 }
 
-/// `name=value` among the words.
+/// The value of `name=value` among the words.
 pub(super) fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
     words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
@@ -67,7 +67,7 @@ pub(super) fn flag(words: &[String], name: &str) -> bool {
 pub(super) fn parse(world: &mut World, line: &str) -> Command {
     let words = words(line);
     let word = |at: usize| {
-        words.get(at).map(String::as_str).unwrap_or_else(|| panic!("`{line}` is short"))
+        words.get(at).map(String::as_str).unwrap_or_else(|| panic!("`{line}` is incomplete"))
     };
     match word(0) {
         "topic" => Command::CreateTopic(Box::new(CreateTopic {
@@ -175,7 +175,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
         "view" if word(1).contains('/') => Command::ViewGroup(group(word(1))),
         "view" => Command::ViewTopic(topic(word(1))),
         verb => super::effect::parse(world, verb, &words)
-            .unwrap_or_else(|| panic!("`{verb}` is no command")),
+            .unwrap_or_else(|| panic!("`{verb}` is not a command")),
     }
 }
 
@@ -203,7 +203,7 @@ fn list_dead(world: &World, words: &[String]) -> ListDead {
                 None => DeadState::Dead,
                 Some("redriven") => DeadState::Redriven,
                 Some("all") => DeadState::All,
-                Some(other) => panic!("`{other}` is no state"),
+                Some(other) => panic!("`{other}` is not a state"),
             },
         },
         limit: option(words, "limit").map_or(100, |n| n.parse().expect("a number")),
@@ -282,7 +282,7 @@ fn settings(words: &[String]) -> SettingsPatch {
     }
 }
 
-/// `3,1s,8s`: attempts, first and longest wait.
+/// `3,1s,8s`: attempts, first and longest backoff.
 fn retry(text: &str) -> RetryRequest {
     let mut parts = text.split(',');
     RetryRequest {
@@ -335,7 +335,7 @@ fn routing(text: &str) -> Box<Routing> {
     })
 }
 
-/// `routed=1/1/9s`: shard, topic, the end of its key.
+/// `routed=1/1/9s`: shard, topic, expiry of its key.
 fn routed(text: &str) -> Routed {
     let parts: Vec<&str> = text.split('/').collect();
     Routed {
@@ -386,11 +386,11 @@ fn claim(world: &World, words: &[String]) -> Claim {
         };
     }
     let token = world.tokens.get(&name);
-    let token = token.unwrap_or_else(|| panic!("nobody was given {name}")).clone();
+    let token = token.unwrap_or_else(|| panic!("{name} was never issued")).clone();
     Claim::Token(token, beside(words))
 }
 
-/// `at=1:3 of=orders/biller owner=w` beside a token.
+/// `at=1:3 of=orders/biller owner=w`, sent with a token.
 fn beside(words: &[String]) -> Option<Box<ExpectedDelivery>> {
     let mut beside = ExpectedDelivery {
         owner: option(words, "owner").map(Into::into),

@@ -1,4 +1,4 @@
-//! Deliveries: who asks for them, and how they are settled.
+//! Deliveries: receiving and settling them.
 
 use super::{Row, asked, invalid, long, missing, said, unmet};
 

@@ -1,4 +1,4 @@
-//! Effects: who asks, what was done, who says so.
+//! Effects: begin, finish, resolve.
 
 use data_encoding::BASE64URL_NOPAD;
 

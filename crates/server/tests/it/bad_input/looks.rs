@@ -1,4 +1,4 @@
-//! Looking at messages, explaining, dead letters.
+//! Peek, explain and dead letters.
 
 use data_encoding::BASE64URL_NOPAD;
 

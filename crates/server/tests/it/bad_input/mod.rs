@@ -1,5 +1,5 @@
-//! Requests nobody should send, as a table: each is refused as the contract says, the server goes on, and
-//! nothing is stored. What is no HTTP at all is in `bad_http`.
+//! A table of invalid requests. Each is rejected as the contract specifies, the server keeps
+//! running, and nothing is stored. Malformed HTTP is in `bad_http`.
 
 mod consume;
 mod effects;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::broker::Broker;
 use crate::verbs::{wanted, with};
 
-/// One request, and how it is refused.
+/// One request and its rejection.
 struct Row {
     method: &'static str,
     path: String,
@@ -26,7 +26,7 @@ struct Row {
 struct Refusal {
     status: u16,
     error: &'static str,
-    /// `field`, or `kind` of what was not found; empty: it names none.
+    /// The `field`, or the `kind` of the missing resource; empty if there is neither.
     names: &'static str,
 }
 
@@ -50,7 +50,7 @@ const fn no_method() -> Refusal {
     Refusal { status: 405, error: "METHOD_NOT_ALLOWED", names: "" }
 }
 
-/// What a request without a body says, one row for each (path, refusal).
+/// Requests without a body, one row for each (path, rejection).
 fn asked<const N: usize>(method: &'static str, rows: [(&str, Refusal); N]) -> Vec<Row> {
     let row = |(path, refusal): (&str, _)| Row {
         method,
@@ -62,7 +62,7 @@ fn asked<const N: usize>(method: &'static str, rows: [(&str, Refusal); N]) -> Ve
     rows.into_iter().map(row).collect()
 }
 
-/// What bodies say to one path, one row for each (body, refusal).
+/// Requests with a body to one path, one row for each (body, rejection).
 fn said<const N: usize>(
     method: &'static str,
     path: &str,
@@ -75,7 +75,7 @@ fn said<const N: usize>(
     rows.into_iter().map(row).collect()
 }
 
-/// Every route, by a path of it that would be served.
+/// Every route with a valid path.
 const ROUTES: [(&str, &str); 43] = [
     ("GET", "/v1/audit"),
     ("GET", "/v1/audit/records"),
@@ -122,7 +122,7 @@ const ROUTES: [(&str, &str); 43] = [
     ("POST", "/v1/shards/0/move"),
 ];
 
-/// What no route takes.
+/// Requests that every route rejects.
 fn anywhere() -> Vec<Row> {
     let deep = format!("{{\"bogus\":{}{}}}", "[".repeat(33), "]".repeat(33));
     let very_deep = "[".repeat(100_000);
@@ -167,8 +167,8 @@ fn long(letters: usize) -> String {
     "a".repeat(letters)
 }
 
-/// A topic with messages, one of them leased and one dead, effects, one of them held and one parked, and
-/// what names those.
+/// A topic with messages (one leased, one dead) and effects (one in progress, one parked), with the
+/// ids and tokens of these.
 struct Stage {
     broker: Broker,
     token: String,
@@ -184,7 +184,7 @@ impl Stage {
         for value in ["x", "y", "z"] {
             broker.produce("t", value).await;
         }
-        // Nothing runs out while the table is read.
+        // No lease may expire while the table is processed.
         let for_long = serde_json::json!({ "lease_ms": 43_200_000 });
         let dies = broker.receive_with(with(wanted("t", "g", "o"), for_long.clone())).await;
         broker
@@ -211,7 +211,7 @@ impl Stage {
         stage
     }
 
-    /// Everything a request could have changed.
+    /// All state that a request could have changed.
     async fn stored(&self) -> Value {
         let mut all = Vec::new();
         for path in [
@@ -259,7 +259,7 @@ impl Stage {
 
     fn fill(&self, text: Vec<u8>) -> Vec<u8> {
         match String::from_utf8(text) {
-            // Tokens last: one may hold the letters of another's place.
+            // Tokens are replaced last: a token may contain the letters of another placeholder.
             Ok(text) => text
                 .replace("ID", &self.dead)
                 .replace("GRANT", &self.grant)
@@ -287,17 +287,17 @@ fn all() -> Vec<Row> {
 }
 
 #[tokio::test]
-async fn what_no_route_takes_is_refused_everywhere_and_stores_nothing() {
+async fn input_that_is_invalid_on_every_route_is_rejected_and_stores_nothing() {
     Stage::set().await.try_all(anywhere()).await;
 }
 
 #[tokio::test]
-async fn what_a_route_does_not_take_is_refused_and_stores_nothing() {
+async fn input_that_is_invalid_on_one_route_is_rejected_and_stores_nothing() {
     Stage::set().await.try_all(all()).await;
 }
 
 #[test]
-fn every_route_has_its_share_of_the_table() {
+fn every_route_has_at_least_eight_rows() {
     assert!(all().len() >= 150, "{} rows", all().len());
     let mut table = anywhere();
     table.extend(all());

@@ -1,4 +1,4 @@
-//! Messages on their way in: one, or a batch.
+//! Producing one message or a batch.
 
 use super::{Row, asked, invalid, long, missing, said, too_large};
 

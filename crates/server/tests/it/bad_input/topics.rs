@@ -1,4 +1,4 @@
-//! Topics: names, partitions, settings, and paths that lead elsewhere.
+//! Topics: names, partitions, settings, and wrong paths.
 
 use super::{Row, asked, invalid, long, missing, said, unmet};
 

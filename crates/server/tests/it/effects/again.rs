@@ -18,7 +18,7 @@ async fn extend(broker: &Client, began: &Value, how: Value) -> Answer {
 }
 
 #[tokio::test]
-async fn what_failed_or_is_in_doubt_is_taken_again_by_its_policy() {
+async fn a_failed_or_doubtful_effect_is_reacquired_by_its_policy() {
     let broker = Broker::start().await;
     for (status, on_doubt, decision) in [
         ("FAILED_RETRYABLE", "retry", "EXECUTE"),
@@ -45,7 +45,7 @@ async fn what_failed_or_is_in_doubt_is_taken_again_by_its_policy() {
 }
 
 #[tokio::test]
-async fn in_any_other_state_it_answers_as_begin_does() {
+async fn in_any_other_state_reacquire_answers_like_begin() {
     let broker = Broker::start().await;
     let missing = reacquire(&broker, "nothing", json!({})).await.refused(404, "NOT_FOUND");
     assert_eq!(missing["kind"], "effect");
@@ -64,7 +64,7 @@ async fn in_any_other_state_it_answers_as_begin_does() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_said_must_be_the_first() {
+async fn a_request_sent_with_reacquire_must_equal_the_first() {
     let broker = Broker::start().await;
     let began = broker.execute("k", json!({ "on_doubt": "park", "request": "r" })).await;
     broker.finish(&began, ended("FAILED_RETRYABLE")).await.is(200);
@@ -74,11 +74,11 @@ async fn a_request_that_is_said_must_be_the_first() {
     }
     let again = reacquire(&broker, "k", json!({ "request": "r" })).await.is(200);
     broker.finish(&again, ended("FAILED_RETRYABLE")).await.is(200);
-    assert_eq!(reacquire(&broker, "k", json!({})).await.is(200)["fence"], 3, "or not said");
+    assert_eq!(reacquire(&broker, "k", json!({})).await.is(200)["fence"], 3, "or omitted");
 }
 
 #[tokio::test]
-async fn what_belongs_to_a_first_begin_is_not_of_reacquire() {
+async fn fields_of_begin_are_rejected_by_reacquire() {
     let broker = Broker::start().await;
     for field in ["on_doubt", "ttl_ms", "provider_window_ms", "lease_token", "fence"] {
         let answer = reacquire(&broker, "k", json!({ field: "x" })).await;
@@ -91,7 +91,7 @@ async fn what_belongs_to_a_first_begin_is_not_of_reacquire() {
 }
 
 #[tokio::test]
-async fn a_lease_ends_that_much_from_now() {
+async fn extend_sets_the_lease_from_the_current_time() {
     let broker = Broker::in_memory().await;
     let began = broker.execute("k", json!({ "on_doubt": "park", "lease_ms": 40_000 })).await;
     let granted = time(&began["expires_at"]) - 40_000;
@@ -101,15 +101,15 @@ async fn a_lease_ends_that_much_from_now() {
     let lease = time(&answer["expires_at"]) - granted;
     assert!((60_000..63_000).contains(&lease), "{lease}");
     assert_eq!(broker.effect("op/charge", "k").await["expires_at"], answer["expires_at"]);
-    // As granted, if it does not say.
+    // Defaults to the granted length.
     let answer = extend(&broker, &began, json!({})).await.is(200);
     let lease = time(&answer["expires_at"]) - granted;
     assert!((40_000..43_000).contains(&lease), "{lease}");
-    // Whoever waits is told the new end.
+    // A waiting caller receives the new end.
     let body = broker.begin(named("k"), json!({ "on_doubt": "park" })).await;
     let left = body.refused(409, "IN_PROGRESS")["retry_after_ms"].as_u64().expect("a time");
     assert!((37_000..=40_000).contains(&left), "{left}");
-    // It may become shorter; in the first ten seconds after a start not by as much.
+    // A lease can be shortened, but not below the grace period of ten seconds after a start.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(11)).await;
     tokio::time::resume();
@@ -119,7 +119,7 @@ async fn a_lease_ends_that_much_from_now() {
 }
 
 #[tokio::test]
-async fn what_is_stale_or_over_is_not_extended() {
+async fn a_stale_or_finished_effect_is_not_extended() {
     let broker = Broker::start().await;
     for (status, on_doubt, state) in [
         ("SUCCEEDED", "park", "SUCCEEDED"),
@@ -140,15 +140,15 @@ async fn what_is_stale_or_over_is_not_extended() {
     let first = broker.execute("late", json!({ "on_doubt": "retry", "lease_ms": 250 })).await;
     broker.until_effect("op/charge", "late", "IN_DOUBT").await;
     let body = extend(&broker, &first, json!({})).await.refused(409, "STALE_FENCE");
-    assert_eq!(body["state"], "IN_DOUBT", "its time is over");
+    assert_eq!(body["state"], "IN_DOUBT", "its lease has expired");
     reacquire(&broker, "late", json!({})).await.is(200);
     let body = extend(&broker, &first, json!({})).await.refused(409, "STALE_FENCE");
     assert_eq!((&body["fence"], &body["current_fence"]), (&json!(1), &json!(2)));
 }
 
-/// An answer that was lost must not lock its caller out, and end as doubt though nothing was done.
+/// A lost reply must not lock its caller out and leave an effect in doubt that was never executed.
 #[tokio::test]
-async fn whoever_lost_the_answer_to_its_reacquire_gets_it_again() {
+async fn a_reacquire_repeated_with_its_nonce_returns_the_same_answer() {
     let broker = Broker::start().await;
     let began = broker.execute("k", json!({ "on_doubt": "park" })).await;
     broker.finish(&began, ended("FAILED_RETRYABLE")).await.is(200);

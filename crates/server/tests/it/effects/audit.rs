@@ -1,4 +1,4 @@
-//! What the ledger accepted, as a chain that anybody can hash again.
+//! The audit chain of the ledger, which clients can verify by hashing it again.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,7 +21,8 @@ struct Link {
     hash: String,
 }
 
-/// The records of a chain, as texts, each hashed with the one before as the reference says; and the last hash.
+/// Reads the records of a chain and hashes each with its predecessor, as the reference specifies.
+/// Returns the records and the last hash.
 async fn chain(broker: &Client, shard: u64) -> (Vec<Value>, String) {
     let (mut from, mut records) = (1, Vec::new());
     let mut hash = blake3::hash(format!(r#"{{"namespace":"default","shard":{shard}}}"#).as_bytes());
@@ -51,7 +52,7 @@ fn said(records: &[Value], field: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn begin_finish_resolve_and_commit_are_on_record() {
+async fn begin_finish_resolve_and_commit_are_recorded() {
     let broker = Broker::start().await;
     assert_eq!(broker.get("/v1/audit").await.is(200), json!({ "chains": [] }));
     assert_eq!(chain(&broker, 0).await.0, [] as [Value; 0]);
@@ -92,7 +93,7 @@ async fn begin_finish_resolve_and_commit_are_on_record() {
 }
 
 #[tokio::test]
-async fn a_part_of_a_chain_can_be_asked_for() {
+async fn a_range_of_a_chain_can_be_read() {
     let broker = Broker::start().await;
     for key in 0..9 {
         broker.execute(&format!("k{key}"), json!({ "on_doubt": "park" })).await;
@@ -115,7 +116,7 @@ async fn a_part_of_a_chain_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn a_chain_goes_on_after_a_restart() {
+async fn a_chain_continues_after_a_restart() {
     let broker = Broker::durable().await;
     let began = broker.execute("k", json!({ "on_doubt": "park" })).await;
     let (before, _) = chain(&broker, 0).await;
@@ -131,7 +132,7 @@ async fn a_chain_goes_on_after_a_restart() {
 }
 
 #[tokio::test]
-async fn each_shard_has_a_chain_of_its_own() {
+async fn each_shard_has_its_own_chain() {
     let broker = Broker::with(|config| config.shards = Some(5)).await;
     for key in 0..40 {
         broker.execute(&format!("k{key}"), json!({ "on_doubt": "park" })).await;

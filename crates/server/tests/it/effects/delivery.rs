@@ -1,4 +1,5 @@
-//! Effects of a message: one lease, no ack over an unknown outcome, and nothing executed twice unasked.
+//! Effects of a message share its lease, block its ack while their outcome is unknown, and are not
+//! executed twice unless requested.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::broker::Broker;
 use crate::client::Client;
 use crate::verbs::{place, time, token, wanted, with};
 
-/// A topic whose retries come at once, and a delivery of its one message.
+/// Creates a topic whose retries are due at once, and receives its only message.
 async fn held(broker: &Client, envelope: Value) -> Value {
     let policy = json!({ "max_attempts": 9, "backoff_ms": 0, "max_backoff_ms": 0 });
     broker.topic_with("t", 1, json!({ "retry_policy": policy })).await;
@@ -23,7 +24,7 @@ async fn begun(broker: &Client, delivery: &Value, key: &str, on_doubt: &str) -> 
 }
 
 #[tokio::test]
-async fn scope_tenant_key_owner_and_lease_are_those_of_the_delivery() {
+async fn scope_tenant_key_owner_and_lease_come_from_the_delivery() {
     let broker = Broker::start().await;
     let envelope = json!({ "tenant_id": "acme", "idempotency_key": "order-77" });
     let delivery = held(&broker, envelope).await;
@@ -39,7 +40,7 @@ async fn scope_tenant_key_owner_and_lease_are_those_of_the_delivery() {
 }
 
 #[tokio::test]
-async fn without_an_idempotency_key_the_key_is_the_id() {
+async fn without_an_idempotency_key_the_effect_key_is_the_message_id() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({})).await;
     let began = broker.begin(under(&delivery), json!({ "on_doubt": "park" })).await.is(200);
@@ -47,7 +48,7 @@ async fn without_an_idempotency_key_the_key_is_the_id() {
 }
 
 #[tokio::test]
-async fn an_owner_and_a_key_that_are_said_win() {
+async fn an_explicit_owner_or_key_overrides_that_of_the_delivery() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({ "idempotency_key": "order-77" })).await;
     let how = json!({ "on_doubt": "park", "owner": "thread-3", "key": "mail" });
@@ -60,7 +61,7 @@ async fn an_owner_and_a_key_that_are_said_win() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_the_delivery_cannot_be_said() {
+async fn fields_taken_from_the_delivery_cannot_be_set() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({})).await;
     for (field, value) in
@@ -74,7 +75,7 @@ async fn what_belongs_to_the_delivery_cannot_be_said() {
 }
 
 #[tokio::test]
-async fn an_ack_waits_for_every_effect() {
+async fn an_ack_is_rejected_until_every_effect_is_finished() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({})).await;
     let mut open = Vec::new();
@@ -95,7 +96,7 @@ async fn an_ack_waits_for_every_effect() {
             told.sort_unstable();
             assert_eq!(told, names, "{body}");
         }
-        assert_eq!(broker.group("t", "g").await["leased"], 1, "it stays leased");
+        assert_eq!(broker.group("t", "g").await["leased"], 1, "the message stays leased");
         broker.finish(&open[left].1, ended(status)).await.is(200);
     }
     broker.ack(token(&delivery)).await.is(204);
@@ -103,7 +104,7 @@ async fn an_ack_waits_for_every_effect() {
 }
 
 #[tokio::test]
-async fn an_ack_among_others_is_refused_the_same_way() {
+async fn an_ack_in_a_settle_batch_is_rejected_until_effects_are_finished() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({})).await;
     begun(&broker, &delivery, "a", "park").await;
@@ -115,7 +116,7 @@ async fn an_ack_among_others_is_refused_the_same_way() {
 }
 
 #[tokio::test]
-async fn doubt_holds_an_ack_back_until_somebody_ends_it() {
+async fn an_effect_in_doubt_blocks_the_ack_until_it_is_resolved() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({})).await;
     let began = begun(&broker, &delivery, "a", "park").await;
@@ -129,7 +130,7 @@ async fn doubt_holds_an_ack_back_until_somebody_ends_it() {
 }
 
 #[tokio::test]
-async fn giving_a_delivery_back_makes_its_effects_doubtful_at_once() {
+async fn a_nack_or_release_puts_its_effects_in_doubt_at_once() {
     for how in [
         json!({ "delay_ms": 600_000 }),
         json!({ "release": true, "delay_ms": 600_000 }),
@@ -154,7 +155,7 @@ async fn giving_a_delivery_back_makes_its_effects_doubtful_at_once() {
 }
 
 #[tokio::test]
-async fn a_lease_that_runs_out_leaves_doubt() {
+async fn an_expired_lease_leaves_its_effects_in_doubt() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -166,7 +167,7 @@ async fn a_lease_that_runs_out_leaves_doubt() {
 }
 
 #[tokio::test]
-async fn the_next_attempt_goes_by_the_policy() {
+async fn the_next_attempt_follows_the_doubt_policy() {
     for (on_doubt, decision) in [("retry", "EXECUTE"), ("probe", "IN_DOUBT")] {
         let broker = Broker::start().await;
         let delivery = held(&broker, json!({})).await;
@@ -187,7 +188,7 @@ async fn the_next_attempt_goes_by_the_policy() {
 }
 
 #[tokio::test]
-async fn parked_is_waited_for_and_then_replayed() {
+async fn a_parked_effect_is_replayed_once_it_is_resolved() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({})).await;
     begun(&broker, &delivery, "a", "park").await;
@@ -209,13 +210,13 @@ async fn parked_is_waited_for_and_then_replayed() {
 }
 
 #[tokio::test]
-async fn a_redelivery_replays_what_is_over() {
+async fn a_redelivery_replays_finished_effects() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({ "idempotency_key": "order-77" })).await;
     let how = json!({ "on_doubt": "park", "request": "r" });
     let began = broker.begin(under(&delivery), how.clone()).await.is(200);
     broker.finish(&began, json!({ "status": "SUCCEEDED", "result": { "a": 1 } })).await.is(200);
-    // It dies between finish and ack.
+    // The worker dies between finish and ack.
     broker.nack(token(&delivery), json!({ "delay_ms": 0 })).await.is(204);
     let again = broker.receive("t", "g", "o").await;
     let replay = broker.begin(under(&again), how).await.is(200);
@@ -224,11 +225,11 @@ async fn a_redelivery_replays_what_is_over() {
     assert_eq!(replay.get("replay_until"), None, "not forgotten while the message is open");
     broker.ack(token(&again)).await.is(204);
     let record = broker.effect("effect/t/g", "order-77").await;
-    assert!(time(&record["replay_until"]) > time(&record["updated_at"]), "its time begins");
+    assert!(time(&record["replay_until"]) > time(&record["updated_at"]), "its time to live starts");
 }
 
 #[tokio::test]
-async fn a_late_finish_of_the_latest_fence_counts() {
+async fn a_late_finish_with_the_latest_fence_is_accepted() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({})).await;
     let began = begun(&broker, &delivery, "a", "retry").await;
@@ -241,7 +242,7 @@ async fn a_late_finish_of_the_latest_fence_counts() {
 }
 
 #[tokio::test]
-async fn another_message_with_the_same_key_waits_for_the_first() {
+async fn another_message_with_the_same_key_gets_in_progress() {
     let broker = Broker::start().await;
     let first = held(&broker, json!({})).await;
     broker.produce("t", "y").await;
@@ -252,7 +253,7 @@ async fn another_message_with_the_same_key_waits_for_the_first() {
     assert_eq!((&body["owner"], &body["fence"]), (&json!("worker-a"), &json!(1)));
     let left = body["retry_after_ms"].as_u64().expect("a time");
     assert!((20_000..=30_000).contains(&left), "{left}");
-    // Whoever has nothing begun may settle.
+    // A delivery without unfinished effects can be settled.
     broker.finish(&began, ended("SUCCEEDED")).await.is(200);
     assert_eq!(broker.begin(under(&second), how).await.is(200)["decision"], "REPLAY");
     broker.ack(token(&first)).await.is(204);
@@ -260,7 +261,7 @@ async fn another_message_with_the_same_key_waits_for_the_first() {
 }
 
 #[tokio::test]
-async fn two_groups_each_have_their_own_effect() {
+async fn each_group_has_its_own_effect() {
     let broker = Broker::start().await;
     let first = held(&broker, json!({ "idempotency_key": "k" })).await;
     let second = broker.receive("t", "h", "o").await;
@@ -271,7 +272,7 @@ async fn two_groups_each_have_their_own_effect() {
 }
 
 #[tokio::test]
-async fn one_lease_whichever_token_extends_it() {
+async fn message_and_effect_share_one_lease_whichever_token_extends_it() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({})).await;
     let began = begun(&broker, &delivery, "a", "park").await;
@@ -288,7 +289,7 @@ async fn one_lease_whichever_token_extends_it() {
     for key in ["a", "b"] {
         assert_eq!(broker.effect("effect/t/g", key).await["expires_at"], answer["expires_at"]);
     }
-    // What is finished extends nothing.
+    // A finished effect cannot extend the lease.
     broker.finish(&other, ended("SUCCEEDED")).await.is(200);
     let body = json!({ "token": other["token"] });
     let body = broker.post("/v1/effects/extend", body).await.refused(409, "STALE_FENCE");
@@ -296,7 +297,7 @@ async fn one_lease_whichever_token_extends_it() {
 }
 
 #[tokio::test]
-async fn an_extended_effect_keeps_its_message_from_being_delivered_again() {
+async fn extending_an_effect_delays_the_redelivery_of_its_message() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -305,7 +306,7 @@ async fn an_extended_effect_keeps_its_message_from_being_delivered_again() {
     let began = begun(&broker, &delivery, "a", "park").await;
     let body = json!({ "token": began["token"], "lease_ms": 60_000 });
     broker.post("/v1/effects/extend", body).await.is(200);
-    // Nothing comes within twice the lease it was granted.
+    // No redelivery happens within twice the granted lease.
     let wait = with(wanted("t", "g", "p"), json!({ "wait_ms": 2_000 }));
     let got = broker.post("/v1/receive", wait).await.is(200);
     assert_eq!(got, json!({ "messages": [] }));
@@ -314,7 +315,7 @@ async fn an_extended_effect_keeps_its_message_from_being_delivered_again() {
 }
 
 #[tokio::test]
-async fn an_effect_that_succeeded_settles_nothing_by_itself() {
+async fn a_succeeded_effect_does_not_settle_its_message() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({})).await;
     let began = begun(&broker, &delivery, "a", "park").await;
@@ -324,7 +325,7 @@ async fn an_effect_that_succeeded_settles_nothing_by_itself() {
 }
 
 #[tokio::test]
-async fn a_moved_cursor_abandons_what_was_begun() {
+async fn a_seek_abandons_effects_in_progress() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({})).await;
     begun(&broker, &delivery, "a", "probe").await;
@@ -343,7 +344,7 @@ async fn a_moved_cursor_abandons_what_was_begun() {
 }
 
 #[tokio::test]
-async fn a_late_ack_waits_for_doubt_to_end_too() {
+async fn a_late_ack_is_rejected_while_an_effect_is_in_doubt() {
     let broker = Broker::start().await;
     let policy = json!({ "max_attempts": 9, "backoff_ms": 600_000, "max_backoff_ms": 600_000 });
     broker.topic_with("t", 1, json!({ "retry_policy": policy })).await;
@@ -357,14 +358,14 @@ async fn a_late_ack_waits_for_doubt_to_end_too() {
     assert_eq!((&body["state"], &body["fence"]), (&json!("IN_DOUBT"), &json!(1)));
     let body = broker.ack(token(&delivery)).await.refused(409, "FAILED_PRECONDITION");
     assert_eq!(body["effects"], json!(["a"]));
-    // Nobody else has it: late, but the best evidence there is, and then late but current.
+    // The message was not delivered again, so both the late finish and the late ack are accepted.
     broker.finish(&began, ended("SUCCEEDED")).await.is(200);
     broker.ack(token(&delivery)).await.is(204);
     assert_eq!(broker.group("t", "g").await["backlog"], 0);
 }
 
 #[tokio::test]
-async fn dead_letters_have_effects_of_their_own() {
+async fn dead_letters_have_their_own_effects() {
     let broker = Broker::start().await;
     let delivery = held(&broker, json!({ "idempotency_key": "k" })).await;
     let began = broker.begin(under(&delivery), json!({ "on_doubt": "park" })).await.is(200);
@@ -383,7 +384,7 @@ async fn dead_letters_have_effects_of_their_own() {
 }
 
 #[tokio::test]
-async fn who_waits_for_the_outcome_of_a_message_is_answered() {
+async fn a_wait_for_the_outcome_of_a_message_is_answered() {
     let broker = Broker::start().await;
     let envelope = json!({ "tenant_id": "acme", "idempotency_key": "order-77" });
     let delivery = held(&broker, envelope).await;

@@ -1,4 +1,4 @@
-//! Finish: each status, repeats, what comes too late and what is in time after all.
+//! Finish: each status, repeats, and late finishes, rejected or accepted.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn park() -> Value {
     json!({ "on_doubt": "park" })
 }
 
-/// (status, state, v1's status)
+/// (status, state, status of v1)
 const STATUSES: [(&str, &str, &str); 4] = [
     ("SUCCEEDED", "SUCCEEDED", "COMMITTED"),
     ("FAILED_FINAL", "FAILED_FINAL", "FAILED"),
@@ -19,7 +19,7 @@ const STATUSES: [(&str, &str, &str); 4] = [
 ];
 
 #[tokio::test]
-async fn each_status_is_a_state_and_its_repeat_is_told_so() {
+async fn each_status_sets_a_state_and_a_repeat_is_marked() {
     let broker = Broker::start().await;
     for (status, state, v1) in STATUSES {
         let began = broker.execute(status, park()).await;
@@ -36,7 +36,7 @@ async fn each_status_is_a_state_and_its_repeat_is_told_so() {
 }
 
 #[tokio::test]
-async fn unknown_is_doubt_by_the_policy() {
+async fn status_unknown_leads_to_doubt_by_the_policy() {
     let broker = Broker::start().await;
     for (on_doubt, state) in [("retry", "IN_DOUBT"), ("probe", "IN_DOUBT"), ("park", "PARKED")] {
         let began = broker.execute(on_doubt, json!({ "on_doubt": on_doubt, "owner": "o" })).await;
@@ -48,8 +48,8 @@ async fn unknown_is_doubt_by_the_policy() {
         assert_eq!(shown["error"], "timeout");
         assert_eq!(shown["doubt"]["cause"], "reported");
         assert_eq!(shown["doubt"]["owner"], "o");
-        assert_eq!(shown.get("expires_at"), None, "nobody holds it");
-        assert_eq!(shown.get("replay_until"), None, "doubt is kept until somebody ends it");
+        assert_eq!(shown.get("expires_at"), None, "no lease is left");
+        assert_eq!(shown.get("replay_until"), None, "doubt is kept until it is resolved");
     }
 }
 
@@ -87,7 +87,7 @@ async fn another_outcome_under_the_same_fence_is_a_conflict_and_changes_nothing(
 }
 
 #[tokio::test]
-async fn who_did_not_know_may_know_later() {
+async fn a_finish_with_unknown_can_be_followed_by_the_real_outcome() {
     let broker = Broker::start().await;
     for (status, state, v1) in STATUSES {
         let began = broker.execute(status, park()).await;
@@ -99,7 +99,7 @@ async fn who_did_not_know_may_know_later() {
 }
 
 #[tokio::test]
-async fn late_but_of_the_latest_fence_it_counts() {
+async fn a_late_finish_with_the_latest_fence_is_accepted() {
     let broker = Broker::start().await;
     for (on_doubt, state) in [("retry", "IN_DOUBT"), ("probe", "IN_DOUBT"), ("park", "PARKED")] {
         for (status, ..) in STATUSES {
@@ -139,7 +139,7 @@ async fn a_later_fence_makes_the_token_stale() {
 }
 
 #[tokio::test]
-async fn what_a_person_resolved_is_not_finished_any_more() {
+async fn a_resolved_effect_cannot_be_finished() {
     let broker = Broker::start().await;
     for (resolved_as, state) in
         [("succeeded", "SUCCEEDED"), ("failed", "FAILED_FINAL"), ("retry", "FAILED_RETRYABLE")]
@@ -157,7 +157,7 @@ async fn what_a_person_resolved_is_not_finished_any_more() {
 }
 
 #[tokio::test]
-async fn a_renewed_key_is_another_and_stays_until_it_is_renewed_again() {
+async fn a_renewed_downstream_key_stays_until_it_is_renewed_again() {
     let broker = Broker::start().await;
     let first =
         broker.execute("k", json!({ "on_doubt": "park", "provider_window_ms": 9_000 })).await;
@@ -175,13 +175,13 @@ async fn a_renewed_key_is_another_and_stays_until_it_is_renewed_again() {
         keys.push(began["downstream_key"].clone());
     }
     let distinct: std::collections::BTreeSet<_> = keys.iter().map(Value::to_string).collect();
-    assert_eq!(distinct.len(), 3, "never one that was used before: {keys:?}");
+    assert_eq!(distinct.len(), 3, "a downstream key was reused: {keys:?}");
     let shown = broker.effect("op/charge", "k").await;
     assert_eq!(shown["downstream_key"], began["downstream_key"]);
 }
 
 #[tokio::test]
-async fn what_goes_with_which_status() {
+async fn each_status_accepts_only_its_own_fields() {
     let broker = Broker::start().await;
     let began = broker.execute("k", park()).await;
     for (status, field, value, is_taken) in [
@@ -202,7 +202,7 @@ async fn what_goes_with_which_status() {
         if is_taken {
             answer.is(200);
         } else {
-            // Bytes are a result too.
+            // Base64 results are reported under the field `result`.
             let field = field.trim_end_matches("_base64");
             answer.invalid(field);
         }
@@ -213,7 +213,7 @@ async fn what_goes_with_which_status() {
 }
 
 #[tokio::test]
-async fn a_long_error_is_cut_at_a_character_and_its_repeat_is_one() {
+async fn a_long_error_is_truncated_and_its_repeat_is_recognized() {
     let broker = Broker::start().await;
     let began = broker.execute("k", park()).await;
     let error = format!("{}ü and more", "x".repeat(1023));
@@ -225,7 +225,7 @@ async fn a_long_error_is_cut_at_a_character_and_its_repeat_is_one() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_none_is_refused() {
+async fn an_invalid_token_is_rejected() {
     let broker = Broker::start().await;
     let began = broker.execute("k", park()).await;
     let good = began["token"].as_str().expect("a token");
@@ -245,14 +245,14 @@ async fn a_token_that_is_none_is_refused() {
             broker.post(format!("/v1/effects/{verb}"), body).await.invalid("token");
         }
     }
-    // Nor is the token of an effect one of a delivery.
+    // An effect token is not a lease token.
     broker.ack(json!({ "token": good })).await.invalid("token");
     broker.begin(json!({ "lease_token": good }), park()).await.invalid("lease_token");
     broker.finish(&began, ended("SUCCEEDED")).await.is(200);
 }
 
 #[tokio::test]
-async fn a_token_is_short_and_plain() {
+async fn a_token_is_short_and_url_safe() {
     let broker = Broker::start().await;
     let long = "k".repeat(255);
     let began = broker.begin(named(&long), park()).await.is(200);
@@ -262,7 +262,7 @@ async fn a_token_is_short_and_plain() {
 }
 
 #[tokio::test]
-async fn an_outcome_is_shown_with_what_goes_with_it() {
+async fn an_outcome_is_returned_with_its_fields() {
     let broker = Broker::start().await;
     let began = broker.execute("k", park()).await;
     let how = json!({ "status": "FAILED_FINAL", "code": -7, "error": "declined", "result": [1] });

@@ -1,4 +1,4 @@
-//! Limits at their edge and one past it, and both ways to say it.
+//! Limits at their value and one past it, in the query form and the body form.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn park() -> Value {
 }
 
 #[tokio::test]
-async fn names_and_texts() {
+async fn names_and_texts_have_length_limits() {
     let broker = Broker::start().await;
     let long = |count: usize| json!("x".repeat(count));
     let wide = |count: usize| json!("ü".repeat(count));
@@ -57,7 +57,7 @@ async fn names_and_texts() {
         ("scope", json!(""), false),
         ("scope", json!("sys/a"), false),
     ] {
-        // A key of its own for each, unless it is the key that is tried.
+        // Each case has its own key, unless the key itself is tested.
         let key =
             json!({ "scope": format!("op/{field}"), "key": value.to_string().len().to_string() });
         let how = with(with(key, park()), json!({ field: value }));
@@ -73,7 +73,7 @@ async fn names_and_texts() {
 }
 
 #[tokio::test]
-async fn times() {
+async fn durations_have_limits() {
     let broker = Broker::start().await;
     for (field, value, is_taken) in [
         ("lease_ms", 249i64, false),
@@ -132,18 +132,18 @@ async fn times() {
 }
 
 #[tokio::test]
-async fn defaults() {
+async fn omitted_durations_have_defaults() {
     let broker = Broker::start().await;
     let began = broker.execute("k", park()).await;
     let shown = broker.effect("op/charge", "k").await;
     assert_eq!(time(&began["expires_at"]), time(&shown["began_at"]) + 30_000);
-    assert_eq!(shown.get("downstream_until"), None, "nobody said how long the provider remembers");
+    assert_eq!(shown.get("downstream_until"), None, "no provider window was set");
     assert_eq!(shown.get("owner"), None);
     broker.finish(&began, ended("SUCCEEDED")).await.is(200);
     let shown = broker.effect("op/charge", "k").await;
     assert_eq!(shown["code"], 0);
     assert_eq!(time(&shown["replay_until"]), time(&shown["updated_at"]) + 604_800_000);
-    // Under a delivery the topic says how long.
+    // Under a delivery, the topic sets the time to live.
     let hour =
         json!({ "dedupe_ttl_ms": 3_600_000, "effect_ttl_ms": 3_600_000, "on_doubt": "park" });
     broker.topic_with("t", 1, hour).await;
@@ -162,13 +162,13 @@ async fn defaults() {
     };
     assert!(
         (3_600_000..3_660_000).contains(&left("topic").await),
-        "from the end of its message on"
+        "from the settle of its message"
     );
     assert!((120_000..180_000).contains(&left("own").await));
 }
 
 #[tokio::test]
-async fn results_of_64_kib() {
+async fn a_result_has_up_to_64_kib() {
     let broker = Broker::start().await;
     let limit = 64 << 10;
     let text = |bytes: usize| json!({ "result": "x".repeat(bytes - 2) });
@@ -207,7 +207,7 @@ async fn results_of_64_kib() {
 }
 
 #[tokio::test]
-async fn spaces_inside_a_result_count_and_around_it_do_not() {
+async fn whitespace_inside_a_result_counts_and_around_it_does_not() {
     let broker = Broker::start().await;
     let began = broker.execute("k", park()).await;
     let finish = async |result: String| {
@@ -221,7 +221,7 @@ async fn spaces_inside_a_result_count_and_around_it_do_not() {
 }
 
 #[tokio::test]
-async fn codes_of_32_bits() {
+async fn a_code_has_32_bits() {
     let broker = Broker::start().await;
     for (number, (code, is_taken)) in [
         (json!(i32::MIN), true),
@@ -250,7 +250,7 @@ async fn codes_of_32_bits() {
 }
 
 #[tokio::test]
-async fn a_message_has_32_effects_in_a_group() {
+async fn a_message_has_up_to_32_effects_in_a_group() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -261,7 +261,7 @@ async fn a_message_has_32_effects_in_a_group() {
         let began = broker.begin(under(&delivery), how).await.is(200);
         broker.finish(&began, ended("SUCCEEDED")).await.is(200);
         if number == 20 {
-            // They are the message's, not the attempt's.
+            // Effects count per message, not per attempt.
             broker.nack(token(&delivery), json!({ "delay_ms": 0 })).await.is(204);
             delivery = broker.receive("t", "g", "o").await;
         }
@@ -271,12 +271,12 @@ async fn a_message_has_32_effects_in_a_group() {
     let again = with(park(), json!({ "key": "31" }));
     assert_eq!(broker.begin(under(&delivery), again).await.is(200)["decision"], "REPLAY");
     let answer = broker.begin(under(&other), one_more).await;
-    assert_eq!(answer.is(200)["decision"], "EXECUTE", "another group counts for itself");
+    assert_eq!(answer.is(200)["decision"], "EXECUTE", "another group has its own limit");
     broker.ack(token(&delivery)).await.is(204);
 }
 
 #[tokio::test]
-async fn a_minute_is_waited_and_no_longer() {
+async fn wait_ms_is_at_most_a_minute() {
     let broker = Broker::start().await;
     let began = broker.execute("k", park()).await;
     broker.finish(&began, ended("SUCCEEDED")).await.is(200);
@@ -291,7 +291,7 @@ async fn a_minute_is_waited_and_no_longer() {
 }
 
 #[tokio::test]
-async fn a_query_says_what_a_body_says() {
+async fn the_query_form_equals_the_body_form() {
     let broker = Broker::start().await;
     let query = "scope=op/charge&key=a%20b&tenant_id=acme&request=%7B%7D&on_doubt=probe&lease_ms=60000&ttl_ms=60000&provider_window_ms=86400000&owner=o&nonce=n";
     let by_query = broker.post_query(format!("/v1/effects/begin?{query}")).await.is(200);
@@ -317,7 +317,7 @@ async fn a_query_says_what_a_body_says() {
 }
 
 #[tokio::test]
-async fn the_header_says_the_key_too() {
+async fn the_idempotency_key_header_sets_the_key() {
     let broker = Broker::start().await;
     for (number, (header, key, is_taken)) in [
         ("k", Value::Null, true),
@@ -339,7 +339,7 @@ async fn the_header_says_the_key_too() {
             }
             let ask = broker.ask("POST", format!("/v1/effects/{verb}")).json(&body);
             let answer = ask.header("idempotency-key", header).send().await;
-            // What was just begun is in progress.
+            // The effect begun before is still in progress.
             let status = match (is_taken, verb) {
                 (true, "begin") => 200,
                 (true, _) => 409,

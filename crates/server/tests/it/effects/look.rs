@@ -1,4 +1,4 @@
-//! Looking at effects: one, when it is over if that is waited for; or those whose outcome is not known.
+//! Reading effects: one, optionally waiting for its outcome, or a list of those without an outcome.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::verbs::{fields, time, token, with};
 
 #[tokio::test]
-async fn a_record_says_all_there_is_to_say() {
+async fn a_record_has_all_fields() {
     let broker = Broker::start().await;
     let how = json!({ "on_doubt": "probe", "owner": "o", "tenant_id": "acme", "lease_ms": 60_000,
         "provider_window_ms": 86_400_000 });
@@ -34,7 +34,7 @@ async fn a_record_says_all_there_is_to_say() {
 }
 
 #[tokio::test]
-async fn what_was_never_begun_is_not_found() {
+async fn an_unknown_effect_is_not_found() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.execute("k", json!({ "on_doubt": "park" })).await;
@@ -53,7 +53,7 @@ async fn what_was_never_begun_is_not_found() {
     broker.get("/v1/effects?scope=op/charge&key=k&tenant_id=default").await.is(200);
 }
 
-/// Asks on a connection of its own, and answers when that does.
+/// Waits for an effect on its own connection.
 fn waits(broker: &Client, key: &str, wait_ms: u64) -> tokio::task::JoinHandle<Value> {
     let path = format!("/v1/effects?scope=op/charge&key={key}&wait_ms={wait_ms}");
     let broker = broker.clone();
@@ -61,7 +61,7 @@ fn waits(broker: &Client, key: &str, wait_ms: u64) -> tokio::task::JoinHandle<Va
 }
 
 #[tokio::test]
-async fn whoever_waits_is_answered_when_it_is_over() {
+async fn a_wait_is_answered_when_the_effect_is_finished() {
     for (status, more) in [
         ("SUCCEEDED", json!({ "result": { "charge": "ch_1" } })),
         ("FAILED_FINAL", json!({ "error": "declined" })),
@@ -70,7 +70,7 @@ async fn whoever_waits_is_answered_when_it_is_over() {
         let began = broker.execute("k", json!({ "on_doubt": "park" })).await;
         let first = waits(&broker, "k", 60_000);
         let second = waits(&broker, "k", 60_000);
-        // Doubt is not the end.
+        // Doubt does not end the wait.
         broker.finish(&began, ended("UNKNOWN")).await.is(200);
         tokio::task::yield_now().await;
         assert!(!first.is_finished() && !second.is_finished());
@@ -83,7 +83,7 @@ async fn whoever_waits_is_answered_when_it_is_over() {
 }
 
 #[tokio::test]
-async fn one_who_waits_for_what_is_not_begun_yet_is_answered_when_it_is_over() {
+async fn a_wait_can_start_before_the_effect_is_begun() {
     let broker = Broker::start().await;
     let waiting = waits(&broker, "k", 60_000);
     let began = broker.execute("k", json!({ "on_doubt": "park" })).await;
@@ -94,7 +94,7 @@ async fn one_who_waits_for_what_is_not_begun_yet_is_answered_when_it_is_over() {
 }
 
 #[tokio::test]
-async fn a_person_ends_waiting_too() {
+async fn a_wait_is_answered_when_the_effect_is_resolved() {
     let broker = Broker::start().await;
     let began = broker.execute("k", json!({ "on_doubt": "park" })).await;
     broker.finish(&began, ended("UNKNOWN")).await.is(200);
@@ -105,7 +105,7 @@ async fn a_person_ends_waiting_too() {
 }
 
 #[tokio::test]
-async fn a_retryable_failure_is_not_the_end() {
+async fn a_retryable_failure_does_not_end_a_wait() {
     let broker = Broker::start().await;
     let began = broker.execute("k", json!({ "on_doubt": "park" })).await;
     let waiting = waits(&broker, "k", 60_000);
@@ -117,7 +117,7 @@ async fn a_retryable_failure_is_not_the_end() {
 }
 
 #[tokio::test]
-async fn when_the_time_is_up_it_is_shown_as_it_is() {
+async fn a_wait_that_times_out_returns_the_current_state() {
     let broker = Broker::start().await;
     broker.execute("k", json!({ "on_doubt": "park" })).await;
     let since = tokio::time::Instant::now();
@@ -127,18 +127,18 @@ async fn when_the_time_is_up_it_is_shown_as_it_is() {
     let nothing = "/v1/effects?scope=op/charge&key=nothing&wait_ms=300";
     let since = tokio::time::Instant::now();
     assert_eq!(broker.get(nothing).await.refused(404, "NOT_FOUND")["kind"], "effect");
-    assert!(since.elapsed() >= Duration::from_millis(300), "it might have been begun");
+    assert!(since.elapsed() >= Duration::from_millis(300), "it could have been begun meanwhile");
     let since = tokio::time::Instant::now();
     waits(&broker, "k", 0).await.expect("at once");
     assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
 }
 
 #[tokio::test]
-async fn a_server_stops_though_somebody_waits() {
+async fn a_wait_does_not_delay_the_stop_of_the_server() {
     let broker = Broker::start().await;
     broker.execute("k", json!({ "on_doubt": "park" })).await;
     let waiting = waits(&broker, "k", 60_000);
-    // Its connection is open when another one, later, was served.
+    // Once a later connection has been served, the waiting one is open.
     broker.get("/v1/healthz").await.is(200);
     let since = tokio::time::Instant::now();
     tokio::task::yield_now().await;
@@ -147,7 +147,7 @@ async fn a_server_stops_though_somebody_waits() {
     drop(waiting);
 }
 
-/// All pages of a list, as (tenant, scope, key).
+/// All pages of a list as (tenant, scope, key).
 async fn listed(broker: &Client, query: &str) -> BTreeSet<(String, String, String)> {
     let mut all = BTreeSet::new();
     let mut path = format!("/v1/effects?{query}");
@@ -214,7 +214,7 @@ async fn effects_are_listed_by_state_scope_and_tenant() {
 }
 
 #[tokio::test]
-async fn a_page_has_as_many_as_were_asked_for_and_a_cursor_may_be_used_again() {
+async fn a_page_has_limit_items_and_its_cursor_can_be_reused() {
     let broker = Broker::start().await;
     for number in 0..5 {
         broker.execute(&number.to_string(), json!({ "on_doubt": "park" })).await;
@@ -234,9 +234,9 @@ async fn a_page_has_as_many_as_were_asked_for_and_a_cursor_may_be_used_again() {
     assert_eq!(third.get("next_cursor"), None);
 }
 
-/// It is from a client, who may have made it up. More have ended than a step reads.
+/// Clients can forge cursors. More effects have ended than one step reads.
 #[tokio::test]
-async fn a_cursor_before_the_first_is_the_first() {
+async fn a_forged_cursor_before_the_first_effect_starts_at_the_first() {
     let broker = Broker::start().await;
     for number in 0..300 {
         let began = broker.execute(&format!("done {number}"), json!({ "on_doubt": "park" })).await;
@@ -248,7 +248,7 @@ async fn a_cursor_before_the_first_is_the_first() {
 }
 
 #[tokio::test]
-async fn what_ran_out_is_listed_as_doubt_though_nobody_wrote_it_down() {
+async fn an_expired_effect_is_listed_as_in_doubt_without_a_write() {
     let broker = Broker::start().await;
     broker.execute("k", json!({ "on_doubt": "probe", "lease_ms": 250 })).await;
     let record = broker.until_effect("op/charge", "k", "IN_DOUBT").await;
@@ -277,7 +277,7 @@ async fn effects_of_deliveries_are_listed_with_their_message() {
 }
 
 #[tokio::test]
-async fn a_taken_key_of_a_topic_is_shown_with_its_receipt() {
+async fn a_stored_idempotency_key_is_returned_with_its_receipt() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.topic("u").await;
@@ -295,7 +295,7 @@ async fn a_taken_key_of_a_topic_is_shown_with_its_receipt() {
         assert_eq!(record["tenant_id"], "acme");
         assert_eq!(record["message"]["id"], receipt["id"]);
         time(&record["replay_until"]);
-        // Over is over: whoever waits is answered at once.
+        // A final state is returned at once, even with a wait.
         assert_eq!(broker.get(format!("{path}&wait_ms=60000")).await.is(200), record);
         broker
             .get(format!("/v1/effects?scope=produce/t&key={key}"))
@@ -312,7 +312,7 @@ async fn a_taken_key_of_a_topic_is_shown_with_its_receipt() {
 }
 
 #[tokio::test]
-async fn one_and_many_are_not_asked_at_once() {
+async fn parameters_of_get_and_list_cannot_be_mixed() {
     let broker = Broker::start().await;
     for (query, field) in [
         ("", "state"),
@@ -331,7 +331,7 @@ async fn one_and_many_are_not_asked_at_once() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_message_to_be_produced_is_answered() {
+async fn a_wait_for_a_message_to_be_produced_is_answered() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let caller = broker.clone();

@@ -1,8 +1,8 @@
-//! The effect ledger: who may execute, how it ended, what nobody knows.
+//! The effect ledger over HTTP.
 //!
-//! `table` has every cell of what begin answers; `finish`, `results`, `again` (reacquire and extend),
-//! `resolve`, `look` and `audit` are one rule of the API a test; `delivery` and `redrive` are effects of messages;
-//! `sinks` are where effects lead.
+//! `table` covers every cell of the replies of begin. `finish`, `results`, `again` (reacquire and
+//! extend), `resolve`, `look` and `audit` have one test per rule of the API. `delivery` and
+//! `redrive` cover effects of messages. `sinks` covers the systems that effects write to.
 
 mod again;
 mod audit;
@@ -25,17 +25,17 @@ use serde_json::{Value, json};
 use crate::client::{Answer, Client};
 use crate::verbs::with;
 
-/// An effect of nobody's message.
+/// Names an effect without a delivery.
 fn named(key: &str) -> Value {
     json!({ "scope": "op/charge", "key": key })
 }
 
-/// An effect of this delivery.
+/// Names an effect under this delivery.
 fn under(delivery: &Value) -> Value {
     json!({ "lease_token": delivery["lease"]["token"] })
 }
 
-/// How an execution ended.
+/// The outcome of an execution.
 fn ended(status: &str) -> Value {
     json!({ "status": status })
 }
@@ -45,34 +45,34 @@ impl Client {
         self.post("/v1/effects/begin", with(named, how)).await
     }
 
-    /// A begin that must be told to execute, alone.
+    /// Begins an effect and expects the decision `EXECUTE`.
     pub(crate) async fn execute(&self, key: &str, how: Value) -> Value {
         let began = self.begin(named(key), how).await.is(200);
         assert_eq!(began["decision"], "EXECUTE", "{began}");
         began
     }
 
-    /// Ends what was begun.
+    /// Finishes an effect.
     pub(crate) async fn finish(&self, began: &Value, how: Value) -> Answer {
         self.post("/v1/effects/finish", with(json!({ "token": began["token"] }), how)).await
     }
 
-    /// The record of an effect.
+    /// Returns the record of an effect.
     pub(crate) async fn effect(&self, scope: &str, key: &str) -> Value {
         self.get(format!("/v1/effects?scope={scope}&key={key}")).await.is(200)
     }
 
-    /// Waits until the effect is so.
+    /// Waits until the effect is in this state.
     pub(crate) async fn until_effect(&self, scope: &str, key: &str, state: &str) -> Value {
         self.until(scope, key, state, |shown| shown["state"] == state).await
     }
 
-    /// Waits until the lease of whoever is at work has run out.
+    /// Waits until the lease of the holder has expired.
     async fn until_held_no_longer(&self, scope: &str, key: &str) {
         self.until(scope, key, "free", |shown| shown["state"] != "IN_PROGRESS").await;
     }
 
-    /// Time must pass for it: there is nothing else to wait on.
+    /// Polls, because only time changes the state.
     async fn until(
         &self,
         scope: &str,
@@ -89,6 +89,6 @@ impl Client {
                 return shown;
             }
         }
-        panic!("never {what}: {shown}");
+        panic!("it never became {what}: {shown}");
     }
 }

@@ -1,4 +1,4 @@
-//! Many at once: one executes, one outcome counts.
+//! Concurrent requests: one executes, and one outcome counts.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::client::{Answer, Client};
 
 const MANY: usize = 20;
 
-/// Says to each what it is to ask, and asks all at once.
+/// Sends one request per body, all at once.
 async fn all_at_once(broker: &Client, path: &str, body: impl Fn(usize) -> Value) -> Vec<Answer> {
     let asked: Vec<_> = (0..MANY)
         .map(|number| {
@@ -28,7 +28,7 @@ fn count(answers: &[Answer], status: u16, field: &str, is: &Value) -> usize {
 }
 
 #[tokio::test]
-async fn of_many_who_begin_one_executes() {
+async fn of_many_concurrent_begins_one_executes() {
     let broker = Broker::start().await;
     let begin = |number: usize| json!({ "scope": "op/charge", "key": "k", "on_doubt": "retry", "nonce": number.to_string() });
     let began = all_at_once(&broker, "/v1/effects/begin", begin).await;
@@ -37,7 +37,7 @@ async fn of_many_who_begin_one_executes() {
 }
 
 #[tokio::test]
-async fn of_many_who_take_doubt_one_executes() {
+async fn of_many_concurrent_retries_of_doubt_one_executes() {
     let broker = Broker::start().await;
     for on_doubt in ["retry", "probe"] {
         let began = broker.execute(on_doubt, json!({ "on_doubt": on_doubt })).await;
@@ -49,10 +49,11 @@ async fn of_many_who_take_doubt_one_executes() {
 }
 
 #[tokio::test]
-async fn of_many_outcomes_one_counts() {
+async fn of_many_concurrent_outcomes_one_counts() {
     let broker = Broker::start().await;
     let began = broker.execute("k", json!({ "on_doubt": "park" })).await;
-    // Two say each thing: the second of the one that counts is told that it is known.
+    // Each result is sent twice. The second request with the accepted result is answered as a
+    // repeat.
     let finish = |number: usize| json!({ "token": began["token"], "status": "SUCCEEDED", "result": number / 2 });
     let finished = all_at_once(&broker, "/v1/effects/finish", finish).await;
     assert_eq!(count(&finished, 200, "repeated", &json!(false)), 1);

@@ -1,4 +1,4 @@
-//! A message that comes back from the dead keeps its effects.
+//! A redriven message keeps its effects.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ async fn topic(broker: &Client) {
     broker.topic_with("t", 1, minute).await;
 }
 
-/// Kills a message whose effect is as `status` says, if it has one. Returns its delivery and its letter.
+/// Dead-letters a message whose effect ended with `status`, if any. Returns its delivery and its
+/// dead letter.
 async fn dead(broker: &Client, envelope: Value, status: Option<&str>) -> (Value, Value) {
     broker.produce_with("t", "x", envelope).await;
     let delivery = broker.receive("t", "g", "o").await;
@@ -39,7 +40,7 @@ async fn redrive(broker: &Client, letter: &Value, force: Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_had_an_outcome_or_was_in_doubt_still_has_or_is() {
+async fn a_redriven_message_keeps_outcomes_and_doubt() {
     for envelope in [json!({}), json!({ "idempotency_key": "order-77" })] {
         for (status, decision, fence) in [
             ("SUCCEEDED", "REPLAY", 1),
@@ -73,7 +74,7 @@ async fn what_had_an_outcome_or_was_in_doubt_still_has_or_is() {
 }
 
 #[tokio::test]
-async fn twice_redriven_it_is_still_its_first_self() {
+async fn a_message_redriven_twice_keeps_its_origin_id() {
     let broker = Broker::start().await;
     topic(&broker).await;
     let (delivery, letter) = dead(&broker, json!({}), Some("SUCCEEDED")).await;
@@ -89,7 +90,7 @@ async fn twice_redriven_it_is_still_its_first_self() {
 }
 
 #[tokio::test]
-async fn dead_for_longer_than_its_effects_are_kept_it_comes_back_by_force_only() {
+async fn a_redrive_after_the_effects_expired_requires_force() {
     let broker = Broker::in_memory().await;
     topic(&broker).await;
     let (_, plain) = dead(&broker, json!({}), None).await;
@@ -104,11 +105,11 @@ async fn dead_for_longer_than_its_effects_are_kept_it_comes_back_by_force_only()
         assert_eq!(refused["retryable"], false);
     }
     let state = broker.get("/v1/dlq/t?state=dead").await.is(200);
-    assert_eq!(state["dead_letters"].as_array().map(Vec::len), Some(2), "both are still there");
-    // What never had an effect has none to lose.
+    assert_eq!(state["dead_letters"].as_array().map(Vec::len), Some(2), "both still exist");
+    // A message without effects needs no force.
     assert_eq!(redrive(&broker, &plain, Value::Null).await["status"], "redriven");
     assert_eq!(redrive(&broker, &letter, json!(true)).await["status"], "redriven");
-    // By force it is executed again: nobody remembers.
+    // After a forced redrive the effect is executed again, because its record has expired.
     broker.receive("t", "g", "o").await;
     let forced = broker.receive("t", "g", "o").await;
     let began = broker.begin(under(&forced), json!({})).await.is(200);
@@ -116,7 +117,7 @@ async fn dead_for_longer_than_its_effects_are_kept_it_comes_back_by_force_only()
 }
 
 #[tokio::test]
-async fn force_goes_with_a_filter_too() {
+async fn force_can_be_combined_with_a_filter() {
     let broker = Broker::in_memory().await;
     topic(&broker).await;
     dead(&broker, json!({}), Some("SUCCEEDED")).await;
@@ -132,7 +133,7 @@ async fn force_goes_with_a_filter_too() {
 }
 
 #[tokio::test]
-async fn doubt_outlives_its_letter() {
+async fn doubt_is_kept_while_its_message_is_dead() {
     let broker = Broker::in_memory().await;
     topic(&broker).await;
     let (delivery, _) = dead(&broker, json!({}), Some("UNKNOWN")).await;

@@ -1,4 +1,4 @@
-//! Resolve: a person ends doubt, and nothing else.
+//! Resolve ends doubt, and only doubt.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ async fn doubtful(broker: &Client, key: &str, on_doubt: &str) -> Value {
 }
 
 #[tokio::test]
-async fn doubt_ends_as_a_person_says() {
+async fn resolve_sets_the_given_outcome() {
     let broker = Broker::start().await;
     for (resolved_as, more, state, status, decision) in [
         (
@@ -64,20 +64,20 @@ async fn doubt_ends_as_a_person_says() {
 }
 
 #[tokio::test]
-async fn a_retry_by_a_person_is_taken_under_the_next_fence() {
+async fn resolving_as_retry_allows_the_next_fence() {
     let broker = Broker::start().await;
     let first = doubtful(&broker, "k", "park").await;
     resolve(&broker, "k", json!({ "fence": 1, "as": "retry" })).await.is(200);
     let again = broker.post("/v1/effects/reacquire", named("k")).await.is(200);
     assert_eq!((&again["decision"], &again["fence"]), (&json!("EXECUTE"), &json!(2)));
     assert_eq!(again["downstream_key"], first["downstream_key"]);
-    assert_eq!(again.get("doubt"), None, "a person ended it");
+    assert_eq!(again.get("doubt"), None, "an operator resolved it");
     broker.finish(&again, ended("SUCCEEDED")).await.is(200);
     assert_eq!(broker.effect("op/charge", "k").await.get("resolution"), None, "of another fence");
 }
 
 #[tokio::test]
-async fn what_is_not_in_doubt_is_not_resolved() {
+async fn an_effect_that_is_not_in_doubt_cannot_be_resolved() {
     let broker = Broker::start().await;
     let missing = resolve(&broker, "nothing", json!({ "fence": 1, "as": "retry" })).await;
     assert_eq!(missing.refused(404, "NOT_FOUND")["kind"], "effect");
@@ -98,7 +98,7 @@ async fn what_is_not_in_doubt_is_not_resolved() {
 }
 
 #[tokio::test]
-async fn a_second_person_is_told_that_it_is_over() {
+async fn a_second_resolve_is_rejected() {
     let broker = Broker::start().await;
     doubtful(&broker, "k", "park").await;
     let how = json!({ "fence": 1, "as": "succeeded" });
@@ -108,7 +108,7 @@ async fn a_second_person_is_told_that_it_is_over() {
 }
 
 #[tokio::test]
-async fn another_fence_is_stale() {
+async fn resolving_another_fence_is_rejected_as_stale() {
     let broker = Broker::start().await;
     doubtful(&broker, "k", "probe").await;
     for fence in [0u64, 2, 9_007_199_254_740_991] {
@@ -117,14 +117,14 @@ async fn another_fence_is_stale() {
         assert_eq!((&body["fence"], &body["current_fence"]), (&json!(fence), &json!(1)));
         assert_eq!(body["state"], "IN_DOUBT");
     }
-    // Somebody probes: the person looked at what was before.
+    // A worker probes, so the operator looked at the previous fence.
     broker.begin(named("k"), json!({ "on_doubt": "park" })).await.is(200);
     let body = resolve(&broker, "k", json!({ "fence": 1, "as": "failed" })).await;
     assert_eq!(body.refused(409, "STALE_FENCE")["current_fence"], 2);
 }
 
 #[tokio::test]
-async fn who_and_why_are_said() {
+async fn by_and_reason_are_required_and_stored() {
     let broker = Broker::start().await;
     doubtful(&broker, "k", "park").await;
     let whole = json!({ "fence": 1, "as": "retry", "by": "ops", "reason": "r" });
@@ -157,12 +157,12 @@ async fn who_and_why_are_said() {
     }
     let long = json!({ "by": "b".repeat(2_000), "reason": "r".repeat(2_000) });
     let record = resolve(&broker, "k", with(whole, long)).await.is(200);
-    assert_eq!(record["resolution"]["by"], "b".repeat(1_024), "cut, never refused");
+    assert_eq!(record["resolution"]["by"], "b".repeat(1_024), "truncated, not rejected");
     assert_eq!(record["resolution"]["reason"], "r".repeat(1_024));
 }
 
 #[tokio::test]
-async fn what_lies_past_the_providers_window_is_for_a_person() {
+async fn an_effect_past_the_provider_window_is_parked_and_can_be_resolved() {
     let broker = Broker::start().await;
     let how = json!({ "on_doubt": "retry", "provider_window_ms": 1 });
     let began = broker.execute("k", how).await;

@@ -1,4 +1,4 @@
-//! A server that starts again knows every effect, and whose turn it is.
+//! Effects and their leases survive a restart.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ async fn all_records(broker: &Client, keys: &[String]) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn records_are_as_they_were_and_tokens_still_count() {
+async fn records_survive_a_restart_and_tokens_stay_valid() {
     let broker = Broker::durable().await;
     let mut keys = Vec::new();
     let mut open = Value::Null;
@@ -47,7 +47,7 @@ async fn records_are_as_they_were_and_tokens_still_count() {
     assert_eq!(all_records(&broker, &keys).await, before);
     let how = json!({ "on_doubt": "park", "request": "r", "nonce": "n" });
     let again = broker.begin(named("k"), how.clone()).await.is(200);
-    assert_eq!(again["token"], open["token"], "a lost answer is still to be had");
+    assert_eq!(again["token"], open["token"], "a lost reply can be requested again");
     let other = with(how, json!({ "request": "s" }));
     broker.begin(named("kSUCCEEDED"), other).await.refused(422, "CONFLICT");
     broker.post("/v1/effects/extend", json!({ "token": open["token"] })).await.is(200);
@@ -61,23 +61,23 @@ async fn records_are_as_they_were_and_tokens_still_count() {
     let before = broker.effect("op/charge", "kFAILED_RETRYABLE").await;
     let renewed = broker.post("/v1/effects/reacquire", named("kFAILED_RETRYABLE")).await.is(200);
     assert_eq!(renewed["fence"], 2);
-    assert_ne!(renewed["downstream_key"], before["downstream_key"], "it was to be renewed");
+    assert_ne!(renewed["downstream_key"], before["downstream_key"], "it was renewed");
 }
 
 #[tokio::test]
-async fn a_lease_that_ran_out_meanwhile_has_its_length_once_more_and_is_then_in_doubt() {
+async fn a_lease_that_expired_during_a_restart_is_extended_once() {
     let broker = Broker::durable().await;
     let began = broker.execute("k", json!({ "on_doubt": "park", "lease_ms": 2_000 })).await;
     let broker = broker.restart().await;
     let shown = broker.effect("op/charge", "k").await;
     assert_eq!(shown["state"], "IN_PROGRESS");
-    assert!(time(&shown["expires_at"]) > time(&began["expires_at"]), "time to reach us");
+    assert!(time(&shown["expires_at"]) > time(&began["expires_at"]), "time to reconnect");
     broker.until_effect("op/charge", "k", "PARKED").await;
     broker.finish(&began, ended("SUCCEEDED")).await.is(200);
 }
 
 #[tokio::test]
-async fn what_a_message_waits_for_is_kept_with_it() {
+async fn unfinished_effects_of_a_message_survive_a_restart() {
     let broker = Broker::durable().await;
     let policy = json!({ "max_attempts": 9, "backoff_ms": 0, "max_backoff_ms": 0 });
     broker.topic_with("t", 1, json!({ "retry_policy": policy, "on_doubt": "retry" })).await;
@@ -111,7 +111,7 @@ async fn what_a_message_waits_for_is_kept_with_it() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_remembers_its_effects() {
+async fn effects_of_a_dead_letter_survive_a_restart() {
     let broker = Broker::durable().await;
     broker.topic_with("t", 1, json!({ "on_doubt": "park" })).await;
     broker.produce("t", "x").await;

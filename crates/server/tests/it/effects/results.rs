@@ -1,4 +1,4 @@
-//! A result is replayed byte for byte, whoever wrote it however.
+//! A result is replayed byte for byte, however it was encoded.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::named;
 use crate::broker::Broker;
 use crate::client::Client;
 
-/// Results as people write them.
+/// Results in many JSON notations.
 const ODD: [&str; 14] = [
     r#"{"charge":"ch_1"}"#,
     r#"{ "b" : 1 ,"a":  2 }"#,
@@ -42,7 +42,7 @@ fn holds(answer: &crate::client::Answer, result: &str) {
 }
 
 #[tokio::test]
-async fn json_is_replayed_as_it_was_written() {
+async fn json_is_replayed_byte_for_byte() {
     let broker = Broker::start().await;
     for (number, result) in ODD.into_iter().enumerate() {
         let key = number.to_string();
@@ -54,7 +54,7 @@ async fn json_is_replayed_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn the_same_value_written_otherwise_is_another_outcome() {
+async fn the_same_value_in_another_notation_is_another_outcome() {
     let broker = Broker::start().await;
     let began = broker.execute("k", json!({ "on_doubt": "park" })).await;
     let token = &began["token"];
@@ -64,7 +64,7 @@ async fn the_same_value_written_otherwise_is_another_outcome() {
     finish(r#"{"a":1}"#).await.is(200);
     finish(r#"{"a": 1}"#).await.refused(422, "CONFLICT");
     finish(r#"{"a":1.0}"#).await.refused(422, "CONFLICT");
-    // Around it is not in it.
+    // Whitespace around the value is not part of it.
     assert_eq!(finish("   {\"a\":1}\n").await.is(200)["repeated"], true);
 }
 
@@ -86,7 +86,7 @@ async fn bytes_are_replayed_as_base64() {
 }
 
 #[tokio::test]
-async fn no_result_is_none() {
+async fn an_absent_result_equals_null() {
     let broker = Broker::start().await;
     for (key, how) in [
         ("absent", json!({ "status": "SUCCEEDED" })),
@@ -94,7 +94,7 @@ async fn no_result_is_none() {
     ] {
         let began = broker.execute(key, json!({ "on_doubt": "park" })).await;
         broker.finish(&began, how).await.is(200);
-        // Absent is null, and null is absent.
+        // Absent and null are equal.
         assert_eq!(
             broker.finish(&began, json!({ "status": "SUCCEEDED" })).await.is(200)["repeated"],
             true
@@ -105,7 +105,7 @@ async fn no_result_is_none() {
 }
 
 #[tokio::test]
-async fn what_is_no_result_is_refused() {
+async fn an_invalid_result_is_rejected() {
     let broker = Broker::start().await;
     let began = broker.execute("k", json!({ "on_doubt": "park" })).await;
     let token = &began["token"];
@@ -128,7 +128,7 @@ async fn what_is_no_result_is_refused() {
         let said = answer.json();
         assert_eq!((answer.status, &said["field"]), (400, &json!(field)), "{result:.80}: {said}");
     }
-    // Half a JSON, and what is no text at all.
+    // Truncated JSON and invalid text.
     for result in [&b"{"[..], b"01", b"'a'", b"nul", b"\"\xff\"", b"[1,]"] {
         let head = format!(r#"{{"token":{token},"status":"SUCCEEDED","result":"#);
         let body = [head.as_bytes(), result, b"}"].concat();
@@ -137,16 +137,16 @@ async fn what_is_no_result_is_refused() {
     }
     let body = format!(r#"{{"token":{token},"status":"SUCCEEDED","result":{}}}"#, nested(31));
     let answer = broker.ask("POST", "/v1/effects/finish").body(body).send().await;
-    assert_eq!(answer.is(200)["repeated"], false, "nothing was stored by any of them");
+    assert_eq!(answer.is(200)["repeated"], false, "none of them stored anything");
 }
 
 #[tokio::test]
-async fn a_list_leaves_results_out_and_a_replay_does_not() {
+async fn finished_effects_are_not_listed() {
     let broker = Broker::start().await;
     finish_raw(&broker, "k", "1").await;
     broker.execute("open", json!({ "on_doubt": "park" })).await;
     let list = broker.get("/v1/effects?state=IN_PROGRESS").await.is(200);
     let keys: Vec<&Value> =
         list["effects"].as_array().expect("a list").iter().map(|e| &e["key"]).collect();
-    assert_eq!(keys, [&json!("open")], "what is over is not listed");
+    assert_eq!(keys, [&json!("open")], "finished effects are not listed");
 }

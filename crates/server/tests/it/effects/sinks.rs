@@ -1,4 +1,4 @@
-//! Workers that slept through their leases race at a sink: one that keeps the highest fence, and one that is in
+//! Workers that lost their leases race at a sink. One sink keeps the highest fence; the other is in
 //! the same transaction as finish.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::verbs::{token, wanted, with};
 const FENCES: u64 = 6;
 const SHORT_MS: u64 = 250;
 
-/// A sink of somebody's own: it keeps the highest fence and refuses lower ones.
+/// An external sink that keeps the highest fence and rejects lower ones.
 #[derive(Default)]
 struct Sink {
     highest: u64,
@@ -31,7 +31,7 @@ impl Sink {
 }
 
 #[tokio::test]
-async fn at_a_sink_that_keeps_the_highest_fence_the_last_word_is_the_one_that_is_recorded() {
+async fn a_sink_that_keeps_the_highest_fence_agrees_with_the_ledger() {
     let broker = Broker::start().await;
     let mut rights = Vec::new();
     for fence in 1..=FENCES {
@@ -41,17 +41,17 @@ async fn at_a_sink_that_keeps_the_highest_fence_the_last_word_is_the_one_that_is
             broker.until_held_no_longer("op/charge", "k").await;
         }
     }
-    // Everyone wakes up at once, and thinks it is theirs.
+    // All workers wake up at once, and each believes that it holds the effect.
     let sink = Arc::new(Mutex::new(Sink::default()));
     let racing = rights.into_iter().enumerate().map(|(worker, right)| {
         let (broker, sink) = (Client::clone(&broker), Arc::clone(&sink));
         tokio::spawn(async move {
             let fence = right["fence"].as_u64().expect("a fence");
-            sink.lock().expect("no writer died").write(fence, worker);
+            sink.lock().expect("no writer panicked").write(fence, worker);
             let how = json!({ "status": "SUCCEEDED", "result": worker });
             let finished = broker.finish(&right, how).await;
-            // Again, as one does who does not trust a refusal.
-            sink.lock().expect("no writer died").write(fence, worker);
+            // A second write, like that of a client that ignores a rejection.
+            sink.lock().expect("no writer panicked").write(fence, worker);
             (worker, finished)
         })
     });
@@ -64,7 +64,7 @@ async fn at_a_sink_that_keeps_the_highest_fence_the_last_word_is_the_one_that_is
         }
     }
     let recorded = broker.effect("op/charge", "k").await;
-    let sink = sink.lock().expect("no writer died");
+    let sink = sink.lock().expect("no writer panicked");
     assert!(sink.accepted.is_sorted(), "{:?}", sink.accepted);
     let writers: BTreeMap<u64, usize> = sink.accepted.iter().copied().collect();
     assert!(
@@ -76,13 +76,13 @@ async fn at_a_sink_that_keeps_the_highest_fence_the_last_word_is_the_one_that_is
     assert_eq!(recorded["result"], json!(last));
 }
 
-/// Topics that do not lie on one shard.
+/// Topics on more than one shard.
 const SINKS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const ORDERS: usize = 3;
 const ATTEMPTS: usize = 4;
 
 #[tokio::test]
-async fn at_a_sink_in_the_transaction_of_finish_each_key_is_there_once() {
+async fn a_sink_in_the_transaction_of_finish_stores_each_key_once() {
     for shards in [1, 5] {
         let broker = Broker::with(|config| config.shards = Some(shards)).await;
         let retry = json!({ "max_attempts": 20, "backoff_ms": 1, "max_backoff_ms": 1 });
@@ -99,7 +99,7 @@ async fn at_a_sink_in_the_transaction_of_finish_each_key_is_there_once() {
             commits.extend(attempt_each(&broker).await);
         }
         assert_eq!(commits.len(), ATTEMPTS * ORDERS);
-        // Each twice, all at once.
+        // Each commit twice, all at once.
         let racing = commits.iter().chain(&commits).cloned().map(|commit| {
             let broker = Client::clone(&broker);
             tokio::spawn(async move { broker.post("/v1/commit", commit).await })
@@ -109,7 +109,7 @@ async fn at_a_sink_in_the_transaction_of_finish_each_key_is_there_once() {
             done += usize::from(is_first(&answer.await.expect("an answer")));
         }
         assert_eq!(done, ORDERS);
-        // Behind everything that is on its way.
+        // The last message arrives after all others in flight.
         broker.produce("orders", "last").await;
         let last = broker.receive("orders", "g", "o").await;
         broker.post("/v1/commit", with(token(&last), to_every_sink("last"))).await.is(200);
@@ -132,7 +132,8 @@ fn is_first(answer: &Answer) -> bool {
     }
 }
 
-/// Every order is delivered to a worker that begins its effect, and sleeps. What each will commit.
+/// Delivers every order to a worker that begins its effect and then sleeps. Returns the commits the
+/// workers will send.
 async fn attempt_each(broker: &Client) -> Vec<Value> {
     let mut commits = Vec::new();
     for _ in 0..ORDERS {
@@ -153,7 +154,7 @@ fn to_every_sink(key: &str) -> Value {
     json!({ "produce": produce })
 }
 
-/// The keys of all messages of a sink, when the last is there.
+/// Waits for the last message of a sink and returns the keys of all its messages.
 async fn keys_of(broker: &Client, sink: &str) -> Vec<String> {
     let mut looks = tokio::time::interval(std::time::Duration::from_millis(20));
     for _ in 0..500 {

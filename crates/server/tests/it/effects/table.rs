@@ -1,4 +1,4 @@
-//! What begin answers, by what is known of the effect: every cell of the table of the API, alone and
+//! The replies of begin by the state of the effect: every cell of the table of the API, alone and
 //! under a delivery.
 
 use std::time::Duration;
@@ -10,33 +10,33 @@ use crate::broker::Broker;
 use crate::client::{Answer, Client};
 use crate::verbs::{fields, time, token, wanted, with};
 
-/// How the effect came to be as it is.
+/// How the effect reached its state.
 #[derive(Clone, Copy, Debug)]
 enum Before {
     Nothing,
-    /// Somebody is at work.
+    /// A worker holds the effect.
     Held,
     Ended(&'static str),
-    /// The lease of whoever was at work ran out.
+    /// The lease of the holder expired.
     Expired,
-    /// As `Ended("UNKNOWN")`, and the provider has forgotten.
+    /// Like `Ended("UNKNOWN")`, with the provider window over.
     PastWindow,
 }
 
 use Before::{Ended, Expired, Held, Nothing, PastWindow};
 
-/// With which right the next one asks.
+/// Whether the next begin is alone or under a delivery.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Alone,
     Under,
 }
 
-/// What a cell of the table says.
+/// The expected reply of a cell.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     Execute,
-    /// Once more, the fence before being in doubt because of this.
+    /// Execution granted, with the previous fence in doubt for this cause.
     ExecuteInDoubt(&'static str),
     ExecuteNext,
     Probe(&'static str),
@@ -51,7 +51,7 @@ use Expected::{
 };
 
 impl Expected {
-    /// The status, and the decision.
+    /// The status and the decision.
     fn told(self) -> (u16, &'static str) {
         match self {
             Execute | ExecuteInDoubt(_) | ExecuteNext => (200, "EXECUTE"),
@@ -66,13 +66,13 @@ impl Expected {
 
 const REQUEST: &str = r#"{"amount":1200}"#;
 
-/// One cell: an effect of its own, with everything needed to begin it again.
+/// One cell: its own effect, with everything needed to begin it again.
 struct Cell<'a> {
     broker: &'a Client,
-    /// The topic and the key.
+    /// The name of the topic and the key.
     name: String,
     way: Way,
-    /// Of the latest delivery, if it is under one.
+    /// The latest delivery, if the effect is under one.
     named: Value,
     began: Value,
 }
@@ -130,7 +130,7 @@ impl Cell<'_> {
         }
     }
 
-    /// The next attempt asks.
+    /// Receives the next attempt.
     async fn redeliver(&mut self) {
         let delivery = self.broker.receive(&self.name, "g", "o").await;
         self.named = with(under(&delivery), json!({ "key": self.name }));
@@ -147,7 +147,7 @@ impl Cell<'_> {
         self.broker.effect(&self.scope(), &self.name).await
     }
 
-    /// Somebody else asks for the same.
+    /// Begins the same effect as another owner.
     async fn begin(&self, more: Value) -> Answer {
         let how = with(json!({ "on_doubt": "park", "request": REQUEST, "owner": "second" }), more);
         self.broker.begin(self.named.clone(), how).await
@@ -240,7 +240,7 @@ fn is_downstream_key(key: &Value) {
     assert!(key.starts_with("dq_") && key.len() == 43 && key[3..].chars().all(is_so), "{key}");
 }
 
-/// What the record is; what one is told who asks alone, and who asks under a delivery.
+/// The state of the effect; the reply to a begin alone; the reply under a delivery.
 const TABLE: [(Before, &str, Expected, Expected); 16] = [
     (Nothing, "park", Execute, Execute),
     (Held, "retry", InProgress, InProgress),
@@ -260,7 +260,7 @@ const TABLE: [(Before, &str, Expected, Expected); 16] = [
     (PastWindow, "retry", Parked("reported"), Parked("reported")),
 ];
 
-/// Every row, one way.
+/// Every row, for one of the two forms.
 fn cells(of: Way) -> impl Iterator<Item = (Before, &'static str, Expected)> {
     TABLE.into_iter().map(move |(before, on_doubt, alone, under)| match of {
         Way::Alone => (before, on_doubt, alone),
@@ -281,17 +281,17 @@ async fn every_cell(way: Way) {
 }
 
 #[tokio::test]
-async fn every_cell_alone() {
+async fn every_cell_of_the_table_holds_alone() {
     every_cell(Way::Alone).await;
 }
 
 #[tokio::test]
-async fn every_cell_under_a_delivery() {
+async fn every_cell_of_the_table_holds_under_a_delivery() {
     every_cell(Way::Under).await;
 }
 
 #[tokio::test]
-async fn another_request_is_refused_in_every_state_and_changes_nothing() {
+async fn another_request_is_rejected_in_every_state_and_changes_nothing() {
     let broker = Broker::start().await;
     for way in [Way::Alone, Way::Under] {
         for (before, on_doubt, _) in cells(way).filter(|cell| !matches!(cell.0, Nothing)) {
@@ -313,7 +313,7 @@ async fn another_request_is_refused_in_every_state_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn none_is_a_request_too_and_so_is_a_hash() {
+async fn an_absent_request_and_a_hash_are_compared_as_requests() {
     let broker = Broker::start().await;
     let park = json!({ "on_doubt": "park" });
     for (key, said, others) in [
@@ -333,7 +333,7 @@ async fn none_is_a_request_too_and_so_is_a_hash() {
 }
 
 #[tokio::test]
-async fn the_nonce_of_the_holder_brings_the_same_answer() {
+async fn the_nonce_of_the_holder_returns_the_same_answer() {
     let broker = Broker::start().await;
     for way in [Way::Alone, Way::Under] {
         for on_doubt in ["retry", "probe", "park"] {
@@ -347,7 +347,7 @@ async fn the_nonce_of_the_holder_brings_the_same_answer() {
 }
 
 #[tokio::test]
-async fn the_nonce_of_one_who_probes_brings_the_probe_again() {
+async fn the_nonce_of_a_probing_worker_returns_the_probe_again() {
     let broker = Broker::start().await;
     for way in [Way::Alone, Way::Under] {
         let cell = Cell::set(&broker, way, Ended("UNKNOWN"), "probe").await;
@@ -360,7 +360,7 @@ async fn the_nonce_of_one_who_probes_brings_the_probe_again() {
 }
 
 #[tokio::test]
-async fn a_nonce_has_no_say_once_it_is_over_or_in_doubt() {
+async fn a_nonce_is_ignored_once_the_effect_is_finished_or_in_doubt() {
     let broker = Broker::start().await;
     for way in [Way::Alone, Way::Under] {
         for (before, on_doubt, expected) in
@@ -373,7 +373,7 @@ async fn a_nonce_has_no_say_once_it_is_over_or_in_doubt() {
 }
 
 #[tokio::test]
-async fn the_first_begin_decides_what_doubt_means() {
+async fn the_doubt_policy_of_the_first_begin_applies() {
     let broker = Broker::start().await;
     let cell = Cell::set(&broker, Way::Alone, Ended("UNKNOWN"), "park").await;
     for on_doubt in ["retry", "probe", "park"] {
@@ -383,7 +383,7 @@ async fn the_first_begin_decides_what_doubt_means() {
 }
 
 #[tokio::test]
-async fn without_a_policy_nothing_is_begun() {
+async fn a_begin_without_a_doubt_policy_is_rejected() {
     let broker = Broker::start().await;
     broker.begin(named("k"), json!({})).await.invalid("on_doubt");
     broker.begin(named("k"), json!({ "on_doubt": "hope" })).await.invalid("on_doubt");
@@ -399,7 +399,7 @@ async fn without_a_policy_nothing_is_begun() {
 }
 
 #[tokio::test]
-async fn an_outcome_whose_time_is_over_is_begun_anew() {
+async fn an_expired_outcome_allows_a_new_execution() {
     let broker = Broker::in_memory().await;
     let how = json!({ "on_doubt": "park", "ttl_ms": 60_000 });
     for status in ["SUCCEEDED", "FAILED_FINAL", "FAILED_RETRYABLE"] {
@@ -410,14 +410,14 @@ async fn an_outcome_whose_time_is_over_is_begun_anew() {
     tokio::time::advance(Duration::from_secs(61)).await;
     tokio::time::resume();
     for status in ["SUCCEEDED", "FAILED_FINAL", "FAILED_RETRYABLE"] {
-        // Another request as well: nothing is known of the first.
+        // Another request is accepted too, because the first has expired.
         let anew = broker.execute(status, with(how.clone(), json!({ "request": "r" }))).await;
         assert_eq!(anew["fence"], 1, "{anew}");
     }
 }
 
 #[tokio::test]
-async fn a_time_begins_with_the_last_change() {
+async fn the_time_to_live_starts_with_the_last_change() {
     let broker = Broker::in_memory().await;
     let began = broker.execute("k", json!({ "on_doubt": "park", "ttl_ms": 60_000 })).await;
     tokio::time::pause();
@@ -429,7 +429,7 @@ async fn a_time_begins_with_the_last_change() {
 }
 
 #[tokio::test]
-async fn a_stale_lease_begins_nothing() {
+async fn a_begin_with_a_stale_lease_is_rejected() {
     type State = (&'static str, &'static [(&'static str, &'static str)]);
     let states: [State; 4] = [
         ("waiting", &[("nack", r#"{"delay_ms":600000}"#)]),
@@ -464,7 +464,7 @@ async fn a_stale_lease_begins_nothing() {
 }
 
 #[tokio::test]
-async fn a_settled_delivery_begins_nothing() {
+async fn a_begin_under_a_settled_delivery_is_rejected() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
@@ -475,7 +475,7 @@ async fn a_settled_delivery_begins_nothing() {
 }
 
 #[tokio::test]
-async fn effects_of_other_tenants_scopes_and_keys_are_others() {
+async fn tenant_scope_and_key_identify_an_effect() {
     let broker = Broker::start().await;
     let mut keys = std::collections::BTreeSet::new();
     for named in [

@@ -1,4 +1,4 @@
-//! Large tables, made by PostgreSQL itself.
+//! Large tables for the tests, filled by PostgreSQL itself.
 
 use std::fmt::Write as _;
 
@@ -11,18 +11,18 @@ use crate::postgres::Postgres;
 use crate::postgres::session::Session;
 use crate::postgres::target::Target;
 
-/// The shard that is read and written. Every tenth row is of the next one.
+/// The shard that is read and written. Every tenth row belongs to the next shard.
 pub(super) const SHARD: i64 = 0;
-/// It has no rows.
+/// A shard without rows.
 pub(super) const EMPTY_SHARD: i64 = 2;
 pub(super) const SHARDS: u32 = 64;
 pub(super) const NODES: u64 = 50;
-/// Rows of each smaller group.
+/// Number of rows of each smaller group.
 pub(super) const GROUP: u64 = 2_000;
-/// Batches between the newest head and the oldest that a recovery needs.
+/// Number of batches between the newest head and the oldest that a recovery needs.
 pub(super) const CLEAN_AFTER: u64 = 1_100;
 
-/// How many rows a table has, and which column of its key tells them apart.
+/// Returns the number of rows of a table, and the key column in which they differ.
 pub(super) fn content(table: Table) -> (u64, &'static str) {
     match table {
         Table::Page => (1_000_000, "last"),
@@ -46,7 +46,8 @@ pub(super) fn content(table: Table) -> (u64, &'static str) {
     }
 }
 
-/// The value of a column in most rows, but for the column that tells them apart; and its value in a second group.
+/// Returns the value of a column in most rows, and in a second group. Not used for the column in
+/// which rows differ.
 pub(super) fn values(table: Table, column: Column) -> [&'static str; 2] {
     match column {
         Column::Number(_) if table == Table::Record => ["1", "4"],
@@ -57,10 +58,11 @@ pub(super) fn values(table: Table, column: Column) -> [&'static str; 2] {
     }
 }
 
-/// The value of a column in row `i`.
+/// Returns the SQL for the value of a column in row `i`.
 pub(super) fn cell(table: Table, column: Column, varies: &str) -> String {
     let cell = match (table, column.name()) {
-        // Half of the records have an end, one a millisecond; the others are effects without one.
+        // Half of the records expire, one per millisecond. The others are effects that do not
+        // expire.
         (Table::Record, "kind") => "CASE WHEN i % 2 = 0 THEN 1 ELSE 4 END",
         (Table::Record, "bucket") => "CASE WHEN i % 2 = 0 THEN i ELSE (1::int8 << 62) + i END",
         (Table::Record, "expires") | (Table::Page, "base") => "i",
@@ -76,7 +78,8 @@ pub(super) fn cell(table: Table, column: Column, varies: &str) -> String {
     cell.to_owned()
 }
 
-/// Fills a table: one large group of rows, and for each column of its key a smaller group beside it.
+/// Returns the script that fills a table: one large group of rows, and a smaller group for each
+/// column of the key.
 pub(super) fn fill(table: Table) -> String {
     let (layout, (count, varies)) = (layout(table), content(table));
     let columns: Vec<Column> = layout.key.iter().chain(layout.columns).copied().collect();
@@ -103,15 +106,16 @@ pub(super) fn fill(table: Table) -> String {
     script
 }
 
-/// Whether there is a second group of rows by this column of the key. Records are in two by their kind anyway.
+/// Whether this column of the key has a second group of rows. Records have two groups by their kind
+/// anyway.
 pub(super) fn is_grouped(table: Table, column: Column) -> bool {
     table != Table::Record && column.name() != content(table).1
 }
 
-/// A database with all of that.
+/// Creates a database with all tables filled.
 pub(super) async fn filled() -> (Postgres, Session) {
     let server = std::env::var("DRIFTQ_TEST_POSTGRES")
-        .expect("no PostgreSQL to test with: run this by `just test`, or under e2e/with-postgres");
+        .expect("DRIFTQ_TEST_POSTGRES is not set: run `just test`, or use e2e/with-postgres");
     let name = format!("plans{}_{:x}", std::process::id(), fastrand::u64(..));
     let (client, connection) = tokio_postgres::connect(&server, NoTls).await.expect("a server");
     tokio::spawn(connection);
@@ -133,16 +137,16 @@ pub(super) async fn filled() -> (Postgres, Session) {
     (engine, session)
 }
 
-/// The first key that has these leading columns.
+/// Returns the first key with these leading columns.
 pub(super) fn first_of(key: &Key, columns: usize) -> Key {
     let mut cells = Vec::new();
     key_cells(key, &mut cells);
     cells.truncate(columns);
     cells.reverse();
-    row_of(key.table(), Leading(cells), false).expect("the least values are values").key
+    row_of(key.table(), Leading(cells), false).expect("the least values are valid").key
 }
 
-/// The first key of the value in which `to` differs from `from`.
+/// Returns the first key of the value in which `to` differs from `from`.
 pub(super) fn end_of(from: &Key, to: &Key) -> Key {
     let (mut low, mut high) = (Vec::new(), Vec::new());
     key_cells(from, &mut low);
@@ -150,7 +154,7 @@ pub(super) fn end_of(from: &Key, to: &Key) -> Key {
     first_of(to, 1 + low.iter().zip(&high).take_while(|(low, high)| low == high).count())
 }
 
-/// Cells from left to right, the last one first; behind them are the least values.
+/// Leading cells, stored in reverse. All cells after them have the least value.
 struct Leading<'a>(Vec<Cell<'a>>);
 
 impl Cells for Leading<'_> {
