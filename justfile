@@ -3,8 +3,8 @@
 
 sim_run := "cargo run --quiet --profile sim -p driftq-sim --bin sim --"
 
-# The seeded bugs that CI looks for: each is found within the first seeds.
-ci_bugs := "ack-by-owner-only attempts-in-memory reply-before-commit"
+# With the features of the tests, so that nothing is compiled twice.
+build_dev := "cargo build --quiet --workspace --all-targets"
 
 # List the recipes
 default:
@@ -72,7 +72,7 @@ sim-one SEED:
 
 # Run what .ci/run runs: at most 25 minutes on two cores from a clean clone
 [group('every day')]
-ci: (stages 'format' 'typos' 'lint' 'tidy' 'ci-tests' 'contract-ci' 'schemathesis' 'readme' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'chaos-briefly' 'fuzz 10' 'sim 100' 'bugs ' + ci_bugs)
+ci: (stages 'format' 'typos' 'lint' 'tidy' 'ci-tests' 'contract-ci' 'schemathesis' 'readme' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'sim 50')
 
 # Run the stages of a release that have not passed yet, or those that begin with STAGES; resumes where it stopped
 [group('proofs')]
@@ -110,7 +110,7 @@ contract-ci:
 # Send requests made up from the OpenAPI document to a real server, in both forms
 [group('proofs')]
 schemathesis:
-    cargo build --quiet -p driftq-cli
+    {{ build_dev }}
     e2e/schemathesis/run target/debug/driftq
 
 # Find seeded bugs, all, those NAMED or a part such as 2/4: each under the invariant that its patch names
@@ -141,13 +141,13 @@ upgrade OLD ROUNDS='1': (crash-in 'dev' ROUNDS 'upgrade ' + OLD)
 # Open data that older binaries wrote, and check every token, key, commit and setting
 [group('proofs')]
 old-data:
-    cargo build --quiet -p driftq-cli -p driftq-e2e
+    {{ build_dev }}
     target/debug/old-data check target/debug/driftq e2e/old-data/*/
 
 # Write a new set NAME of old data with the driftq BINARY; existing sets are never rewritten
 [group('proofs')]
 old-data-make BINARY NAME:
-    cargo build --quiet -p driftq-e2e
+    {{ build_dev }}
     target/debug/old-data make {{ BINARY }} e2e/old-data/{{ NAME }}
 
 # Run the scenarios of fixed defects, all or those NAMED, against the real server
@@ -165,25 +165,25 @@ repro-broken BINARY *NAMES:
 # Check that the tools that break a cluster work, all or PART, on PostgreSQL VERSION
 [group('proofs')]
 harness-selftest PART='' VERSION='':
-    cargo build --quiet -p driftq-e2e
+    {{ build_dev }}
     target/debug/harness_selftest {{ PART }} {{ VERSION }}
 
 # Run the workers of examples/ while one of them and the server are killed
 [group('proofs')]
 examples:
-    cargo build --quiet -p driftq-cli -p driftq-e2e
+    {{ build_dev }}
     target/debug/workers target/debug/driftq
 
 # Charge 1 000 orders with workers that are killed at the worst moments, and count double charges
 [group('proofs')]
 demo-effects:
-    cargo build --quiet -p driftq-cli -p driftq-e2e
+    {{ build_dev }}
     target/debug/effects target/debug/driftq
 
 # Run the code of docs/how-to/keep-your-queue.md in Celery and BullMQ while a worker and the server are killed
 [group('proofs')]
 keep-your-queue:
-    cargo build --quiet -p driftq-cli -p driftq-e2e
+    {{ build_dev }}
     target/debug/queues target/debug/driftq
 
 # Type every console line of README, tutorial, how-to pages and the tour of `driftq dev`, and compare the output
@@ -199,7 +199,7 @@ fuzz SECONDS='30' TARGET='':
 # Attack a server on loopback from a page of another origin in Chromium
 [group('proofs')]
 browser:
-    cargo build --quiet -p driftq-cli -p driftq-e2e
+    {{ build_dev }}
     target/debug/chromium target/debug/driftq
 
 # Measure the release binary's size and the time from `driftq dev` to the first ack
@@ -265,17 +265,13 @@ instructions:
 [private]
 pre-commit: format typos tidy small-files
 
-# One round with every kind of fault
-[private]
-chaos-briefly: (crash-in 'dev' '1' 'cluster')
-
 # With the binaries that the tests have built anyway
 [private]
 crash-briefly: (crash-in 'dev' '12' '')
 
 [private]
 crash-in PROFILE KILLS PART:
-    cargo build --quiet --profile {{ PROFILE }} -p driftq-cli -p driftq-e2e
+    {{ if PROFILE == 'dev' { build_dev } else { "cargo build --quiet --profile " + PROFILE + " -p driftq-cli -p driftq-e2e" } }}
     target/{{ if PROFILE == 'dev' { 'debug' } else { PROFILE } }}/crash \
         target/{{ if PROFILE == 'dev' { 'debug' } else { PROFILE } }}/driftq {{ KILLS }} {{ PART }}
 

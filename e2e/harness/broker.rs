@@ -10,6 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
+use crate::api::Api;
+
 /// How long the server may take to become ready and to exit.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// System calls that flush. SQLite chooses which one it uses.
@@ -61,6 +63,11 @@ impl Broker {
     /// The base URL of its API.
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.listen)
+    }
+
+    /// A client of this server.
+    pub fn api(&self) -> anyhow::Result<Api> {
+        crate::api::api(self.listen.parse()?)
     }
 
     /// Sends SIGKILL and waits until the process has exited.

@@ -90,7 +90,7 @@ impl Launch {
 impl Server {
     /// A client of this server.
     pub fn api(&self) -> anyhow::Result<Api> {
-        Api::new(self.address)
+        crate::api::api(self.address)
     }
 
     /// Waits until it accepts requests.

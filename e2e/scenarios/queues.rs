@@ -66,16 +66,16 @@ async fn main() -> anyhow::Result<()> {
     let began = Instant::now();
     let directory = Directory::make()?;
     // Most of the time is spent waiting for leases to expire, so the queues run concurrently.
-    try_join_all(QUEUES.map(|queue| trade(&binary, directory.path(), queue))).await?;
+    try_join_all(QUEUES.map(|queue| run_queue(&binary, directory.path(), queue))).await?;
     println!("keep-your-queue {}, {} s", QUEUES.len(), began.elapsed().as_secs());
     Ok(())
 }
 
-async fn trade(binary: &str, directory: &Path, queue: Queue) -> anyhow::Result<()> {
+async fn run_queue(binary: &str, directory: &Path, queue: Queue) -> anyhow::Result<()> {
     let name = queue.name;
-    let shop = Deployment::open(binary, &directory.join(name), queue).await.context(name)?;
-    let log = shop.directory.join("workers.log");
-    shop.trade().await.context(name).inspect_err(|_| {
+    let deployment = Deployment::open(binary, &directory.join(name), queue).await.context(name)?;
+    let log = deployment.directory.join("workers.log");
+    deployment.run_orders().await.context(name).inspect_err(|_| {
         println!("{}", std::fs::read_to_string(log).unwrap_or_default());
     })
 }
@@ -86,7 +86,6 @@ struct Deployment {
     /// Directory of the workers and the charges.
     directory: PathBuf,
     broker: Broker,
-    http: reqwest::Client,
     _redis: Worker,
 }
 
@@ -110,11 +109,11 @@ impl Deployment {
             ensure!(began.elapsed() < TIMEOUT, "redis-server is not ready");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let (directory, http) = (directory.to_owned(), reqwest::Client::new());
-        let shop = Deployment { queue, directory, broker, http, _redis: redis };
-        let prepared = shop.command(shop.queue.prepare).status().await?;
-        ensure!(prepared.success(), "{}: {prepared}", shop.queue.prepare);
-        Ok(shop)
+        let directory = directory.to_owned();
+        let deployment = Deployment { queue, directory, broker, _redis: redis };
+        let prepared = deployment.command(deployment.queue.prepare).status().await?;
+        ensure!(prepared.success(), "{}: {prepared}", deployment.queue.prepare);
+        Ok(deployment)
     }
 
     fn command(&self, line: &str) -> Command {
@@ -129,7 +128,7 @@ impl Deployment {
         command
     }
 
-    async fn trade(mut self) -> anyhow::Result<()> {
+    async fn run_orders(mut self) -> anyhow::Result<()> {
         let mut orders = self.command(self.queue.orders);
         let mut orders = orders.stdout(Stdio::piped()).spawn()?;
         let mut message = BufReader::new(orders.stdout.take().context("it is piped")?).lines();
@@ -139,7 +138,7 @@ impl Deployment {
         self.until("half of the orders", |charges| charges.answered.len() >= ORDERS / 2).await?;
         self.broker.kill().await?;
         self.broker.start_again(None).await?;
-        let doubted = self.person(&mut orders).await?;
+        let doubted = self.resolve_all(&mut orders).await?;
         let ended = message.next_line().await?.context("the orders printed no results")?;
         self.check(&serde_json::from_str(&ended)?)?;
         for order in &killed {
@@ -180,7 +179,8 @@ impl Deployment {
 
     /// Resolves every effect in doubt until all orders have completed. Returns the cause of each
     /// doubt.
-    async fn person(&self, orders: &mut Child) -> anyhow::Result<BTreeMap<String, String>> {
+    async fn resolve_all(&self, orders: &mut Child) -> anyhow::Result<BTreeMap<String, String>> {
+        let api = self.broker.api()?;
         let mut doubted = BTreeMap::new();
         let began = Instant::now();
         while orders.try_wait()?.is_none() {
@@ -189,9 +189,7 @@ impl Deployment {
                 began.elapsed() < TIMEOUT,
                 "not completed in time; in doubt: {doubted:?}; {charges:?}"
             );
-            let list = format!("{}/effects?state=PARKED&scope=op/charge", self.broker.url());
-            let list = self.http.get(list).send().await?.error_for_status()?;
-            let list: Value = list.json().await?;
+            let list = api.get("effects?state=PARKED&scope=op/charge").await?.ok()?;
             for effect in list["effects"].as_array().context("a list")? {
                 let order = effect["key"].as_str().context("a key")?;
                 let cause = effect["doubt"]["cause"].as_str().context("a cause")?;
@@ -212,8 +210,7 @@ impl Deployment {
         } else {
             message["as"] = json!("retry");
         }
-        let resolve = format!("{}/effects/resolve", self.broker.url());
-        self.http.post(resolve).json(&message).send().await?.error_for_status()?;
+        self.broker.api()?.post("effects/resolve", &message).await?.ok()?;
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use driftq_e2e::api::Api;
 use driftq_e2e::broker::Broker;
 use driftq_e2e::directory::Directory;
 use driftq_e2e::worker::Worker;
@@ -31,7 +32,7 @@ async fn main() -> anyhow::Result<()> {
     let began = Instant::now();
     let data = Directory::make()?;
     let mut broker = Broker::start(&binary, &data.path().join("data"), None).await?;
-    let queue = Queue { http: reqwest::Client::new(), url: broker.url() };
+    let queue = broker.api()?;
     for (topic, program) in EXAMPLES {
         let run = Run::begin(&queue, topic, program).await?;
         run.worker_that_dies(&queue).await?;
@@ -50,24 +51,6 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The server, as seen by a producer and an operator.
-struct Queue {
-    http: reqwest::Client,
-    url: String,
-}
-
-impl Queue {
-    async fn post(&self, path: &str, asked: &Value) -> anyhow::Result<Value> {
-        let request = self.http.post(format!("{}/{path}", self.url)).json(asked);
-        Ok(request.send().await?.error_for_status()?.json().await?)
-    }
-
-    async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        let response = self.http.get(format!("{}/{path}", self.url)).send().await?;
-        Ok(response.error_for_status()?.json().await?)
-    }
-}
-
 /// One example under test.
 struct Run {
     topic: &'static str,
@@ -81,17 +64,16 @@ struct Run {
 
 impl Run {
     async fn begin(
-        queue: &Queue,
+        queue: &Api,
         topic: &'static str,
         program: &'static [&'static str],
     ) -> anyhow::Result<Run> {
         let retry = json!({ "max_attempts": 20, "backoff_ms": 100, "max_backoff_ms": 100 });
         let settings = json!({ "lease_ms": 1_000, "retry_policy": retry });
-        queue.post("topics", &json!({ "name": topic, "settings": settings })).await?;
-        let path = format!("{}/topics/{topic}/groups/{GROUP}", queue.url);
-        queue.http.put(path).send().await?.error_for_status()?;
+        queue.post("topics", &json!({ "name": topic, "settings": settings })).await?.ok()?;
+        queue.put(&format!("topics/{topic}/groups/{GROUP}"), &json!({})).await?.ok()?;
         let messages = vec![json!({ "topic": topic, "value": WORK }); MESSAGES];
-        let stored = queue.post("produce/batch", &json!({ "messages": messages })).await?;
+        let stored = queue.post("produce/batch", &json!({ "messages": messages })).await?.ok()?;
         let receipts = stored["results"].as_array().context("a list of receipts")?;
         let ids = receipts.iter().filter_map(|receipt| receipt["id"].as_str());
         let produced: BTreeSet<String> = ids.map(str::to_owned).collect();
@@ -99,7 +81,7 @@ impl Run {
         let name = format!("driftq-examples-{}-{topic}", std::process::id());
         let effects = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&effects)?;
-        let url = queue.url.trim_end_matches("/v1").to_owned();
+        let url = queue.url().to_owned();
         Ok(Run { topic, program, url, effects, produced })
     }
 
@@ -113,7 +95,7 @@ impl Run {
     }
 
     /// Starts a worker and kills it while it holds a message.
-    async fn worker_that_dies(&self, queue: &Queue) -> anyhow::Result<()> {
+    async fn worker_that_dies(&self, queue: &Api) -> anyhow::Result<()> {
         let worker = self.worker()?;
         let began = Instant::now();
         loop {
@@ -130,8 +112,8 @@ impl Run {
         }
     }
 
-    async fn group(&self, queue: &Queue) -> anyhow::Result<Value> {
-        queue.get(&format!("topics/{}/groups/{GROUP}", self.topic)).await
+    async fn group(&self, queue: &Api) -> anyhow::Result<Value> {
+        Ok(queue.get(&format!("topics/{}/groups/{GROUP}", self.topic)).await?.ok()?)
     }
 
     /// Returns the messages whose effect exists.
@@ -146,7 +128,7 @@ impl Run {
     /// Waits until effects and group satisfy a condition.
     async fn until(
         &self,
-        queue: &Queue,
+        queue: &Api,
         what: &str,
         is_so: impl Fn(usize, &Value) -> bool,
     ) -> anyhow::Result<()> {
@@ -162,8 +144,8 @@ impl Run {
         }
     }
 
-    async fn check(&self, queue: &Queue) -> anyhow::Result<()> {
-        let topic = queue.get(&format!("topics/{}", self.topic)).await?;
+    async fn check(&self, queue: &Api) -> anyhow::Result<()> {
+        let topic = queue.get(&format!("topics/{}", self.topic)).await?.ok()?;
         ensure!(topic["dead_letters"] == 0, "{}: has dead letters", self.topic);
         ensure!(self.done()? == self.produced, "{}: an effect is missing or extra", self.topic);
         Ok(())

@@ -156,6 +156,8 @@ impl Copy {
         let mut cargo = Command::new("cargo");
         cargo.current_dir(&self.at).env("CARGO_TARGET_DIR", &self.build).args(arguments);
         cargo.env("RUST_BACKTRACE", "0");
+        // CI turns it off, but here most of the tree stays as it is from bug to bug.
+        cargo.env_remove("CARGO_INCREMENTAL");
         cargo
     }
 

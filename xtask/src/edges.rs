@@ -27,9 +27,12 @@ const RULES: &[Rule] = &[
         uses: &["driftq-core", "driftq-storage", "driftq-api"],
         tests_use: &[],
     },
-    // The SDK.
-    Rule { name: "driftq", uses: &["driftq-api"], tests_use: &[] },
-    Rule { name: "driftq-cli", uses: &["driftq-server", "driftq-api", "driftq"], tests_use: &[] },
+    Rule { name: "driftq-client", uses: &["driftq-api"], tests_use: &[] },
+    Rule {
+        name: "driftq-cli",
+        uses: &["driftq-server", "driftq-api", "driftq-client"],
+        tests_use: &[],
+    },
     Rule { name: "driftq-checker", uses: &[], tests_use: &[] },
     Rule {
         name: "driftq-sim",
@@ -40,7 +43,14 @@ const RULES: &[Rule] = &[
     // harness.
     Rule {
         name: "driftq-e2e",
-        uses: &["driftq-checker", "driftq-api", "driftq-core", "driftq-storage", "driftq-sim"],
+        uses: &[
+            "driftq-checker",
+            "driftq-api",
+            "driftq-client",
+            "driftq-core",
+            "driftq-storage",
+            "driftq-sim",
+        ],
         tests_use: &[],
     },
     Rule { name: "xtask", uses: &[], tests_use: &[] },

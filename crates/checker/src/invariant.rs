@@ -4,6 +4,9 @@ use std::fmt;
 
 /// A rule that a history keeps or breaks.
 ///
+/// A grant leases a message to a consumer as one attempt. It is committed before the message is
+/// delivered.
+///
 /// The number is that of `docs/invariants.md`. Missing numbers need a standby, a sink of effects, quotas or
 /// credentials, which the simulator does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,15 +19,17 @@ pub enum Invariant {
     /// 3: Value, key and tenant are returned as they were sent: on every attempt, in the dead letter and
     /// after a redrive.
     SameContent,
-    /// 4: A message id has one offset, and an offset has one message id, in every reply.
+    /// 4: In every reply, a message id has one partition and offset, and an offset in a partition
+    /// has one message id.
     OnePosition,
-    /// 5: A rejected produce, and every message of a rejected commit, never appears.
+    /// 5: A rejected produce or commit never stores a message.
     RejectedIsAbsent,
     /// 6: A message is stored at most as often as it was sent, and at most once if it has an idempotency
     /// key. A message of a commit is stored once, however often the commit is sent and whichever shard it
     /// is routed to.
     StoredAtMostOnce,
-    /// 7: A message that was sent after another one was accepted has a greater offset.
+    /// 7: A message that was sent after another one was accepted in the same partition has a
+    /// greater offset.
     RealTimeOrder,
     /// 8: Batch numbers, epochs, the clock, offsets, generations and outbox numbers never decrease.
     MonotonicNumbers,
@@ -41,7 +46,8 @@ pub enum Invariant {
     AckSettlesOne,
     /// 14: A settled message does not change again, and a generation that has ended does not change either.
     OneEnd,
-    /// 15: A lease ends when its worker settles it or when it expires, not earlier.
+    /// 15: A lease ends early only if its worker settles it, the delivery is returned unread, its
+    /// message is purged or lost in a repair, or the group is moved or deleted.
     NoEarlyRedelivery,
     /// 16: A failed message waits as long as its retry policy says, and no longer.
     Backoff,
@@ -52,12 +58,12 @@ pub enum Invariant {
     AttemptsCounted,
     /// 19: No grant exceeds `max_attempts`.
     MaxAttempts,
-    /// 20: Settling a message as dead, its reason and its dead letter are one commit, and the dead letter
-    /// exists at the end of a run. The same holds for a message that its target shard rejects and for its
-    /// outbox entry.
+    /// 20: Dead-lettering a message, its reason and its dead letter are one commit, and the dead
+    /// letter exists at the end of a run. The same holds for a message that its target topic
+    /// rejects and for its outbox entry.
     DeadLetteredOnce,
     /// 21: A message is dead-lettered only if it is exhausted, rejected by its worker, past its deadline or
-    /// rejected by its target shard, and the reason says which.
+    /// rejected by its target topic, and the reason says which.
     NoEarlyDeadLetter,
     /// 22: A dead letter has the origin, reason, attempts, last error and key of its message.
     FaithfulDeadLetter,
@@ -82,8 +88,8 @@ pub enum Invariant {
     CommitFencing,
     /// 34: Everything that a reply or a rejection depends on is committed before it is sent.
     DurableReplies,
-    /// 35: A node stops deciding before other nodes may consider it dead. A paused process gets one step of
-    /// grace after it resumes.
+    /// 35: A node stops deciding before other nodes may consider it dead. A process that was paused
+    /// may still decide in the first 5 ms after it resumes.
     StepDown,
     /// 37: The right to execute an effect has one holder at a time, under increasing fences. It is granted
     /// again only after a failure that allows a retry, or after doubt if the policy allows it. A message is
@@ -92,12 +98,13 @@ pub enum Invariant {
     /// 38: A finish with an older fence changes nothing. An effect ends by the latest fence or by an
     /// operator who resolves it.
     StaleFinishIsRejected,
-    /// 39: Once an outcome is known, every `begin` returns it, byte for byte.
+    /// 39: Once an outcome is final, every `begin` returns it until it expires, byte for byte.
     ExactReplay,
     /// 40: A known effect with a different request is a conflict and does not change.
     RequestMismatch,
     /// 42: Within the dedupe window, one idempotency key is one message, and every reply names it, even if
-    /// the router would now choose another topic.
+    /// a router would now choose another topic. The core and the simulator support a router; the
+    /// server has none yet.
     Dedupe,
     /// 43: After its window, a key is new again. An outcome is kept until its retention ends, and the
     /// retention does not start while its message is open.
@@ -106,7 +113,8 @@ pub enum Invariant {
     TenantIsolation,
     /// 49: A message is not granted before it is due.
     NotBefore,
-    /// 50: A message is not granted for the first time at or after its deadline.
+    /// 50: A message is not granted for the first time at or after its deadline. The core does not
+    /// retry it after the deadline either; the checker verifies the first grant only.
     Deadline,
     /// 51: After the faults end, every message is delivered and settled, and every outbox is empty.
     EventualDrain,
@@ -116,8 +124,9 @@ pub enum Invariant {
     AtomicCommit,
     /// 56: A node reads every row that was written, and no row of a deleted object remains.
     Readable,
-    /// 57: A token that was issued before a restore, for something that the backup does not contain, is
-    /// rejected.
+    /// 57: A lease token or effect token that was issued before a restore is rejected. One
+    /// exception: a commit that the backup contains returns its result again. A dead-letter id that
+    /// was issued before the restore names the same dead letter or none.
     RestoreFencing,
     /// 58: Everything that an operator is shown was committed.
     TrueAnswers,
@@ -125,7 +134,8 @@ pub enum Invariant {
     Pause,
     /// 60: An exhausted message was delivered to a consumer on every attempt that was counted.
     FairAttempts,
-    /// 61: The authority clock follows a forward jump only after it is confirmed.
+    /// 61: The authority clock follows a forward jump of more than an hour only after it is
+    /// confirmed.
     ConfirmedClockJump,
 }
 

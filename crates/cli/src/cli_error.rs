@@ -14,7 +14,7 @@ Exit codes:
   1  failure for any other reason
   2  invalid input: the command line, the configuration, or a value that the server rejects
   3  not found: the topic, group, message, effect, node or shard does not exist
-  4  conflict: the lease has expired, or the name is used with different settings or content
+  4  conflict: the attempt has ended, or the name is used with different settings or content
   5  unauthorized: the API key is missing or invalid
   6  overloaded: nothing was stored; retry later
   7  unreachable: no response, or the outcome of the request is unknown";

@@ -26,7 +26,8 @@ pub(crate) struct Remote {
     #[arg(long, default_value = "http://127.0.0.1:8080", env = "DRIFTQ_URL")]
     #[arg(global = true, hide_env_values = true)]
     pub(crate) url: String,
-    /// File whose first line is the API key; `serve` requires this key in every request
+    /// File whose first line is the API key; `serve` requires this key in every request except
+    /// health checks
     #[arg(long, value_name = "FILE", env = "DRIFTQ_API_KEY_FILE")]
     #[arg(global = true, hide_env_values = true)]
     api_key_file: Option<PathBuf>,
@@ -36,25 +37,22 @@ pub(crate) struct Remote {
     pub(crate) output: Format,
 }
 
-/// A client of one server.
-pub(crate) struct Client {
-    http: reqwest::Client,
-    base: String,
-    key: Option<String>,
-}
+/// A client that turns rejections into errors of the command line.
+pub(crate) struct Client(driftq_client::Client);
 
 impl Remote {
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let file = self.api_key_file.as_deref().filter(|file| !file.as_os_str().is_empty());
         let key = file.map(first_line).transpose();
         let key = key.map_err(|why| CliError::Usage(format!("--api-key-file: {why}")))?;
-        let base = self.url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
+        let client = driftq_client::Client::new(reqwest::Client::new(), &self.url).with_key(key);
+        let base = client.url();
         if base.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
             let message =
                 "https is not supported; use the http address and port of a node behind the proxy";
             return Err(CliError::Usage(format!("--url {base}: {message}")).into());
         }
-        Ok(Client { http: reqwest::Client::new(), base, key })
+        Ok(Client(client))
     }
 }
 
@@ -156,21 +154,18 @@ impl Client {
         query: &[(&str, String)],
         request_body: Option<impl Serialize>,
     ) -> anyhow::Result<Response> {
-        let mut request = self.http.request(method, format!("{}/v1/{path}", self.base));
+        let base = self.0.url();
+        let mut request = self.0.request(method, path);
         if !query.is_empty() {
             request = request.query(query);
         }
         if let Some(request_body) = request_body {
             request = request.json(&request_body);
         }
-        if let Some(key) = &self.key {
-            request = request.bearer_auth(key);
-        }
         let unreachable = |error: reqwest::Error| {
             if error.is_builder() {
                 return CliError::Usage(format!(
-                    "--url {} is not a valid URL; write it as http://127.0.0.1:8080",
-                    self.base
+                    "--url {base} is not a valid URL; write it as http://127.0.0.1:8080"
                 ));
             }
             let cause = root(&error);
@@ -178,10 +173,10 @@ impl Client {
             CliError::Unreachable(match error.is_connect() {
                 true if kind == Some(ErrorKind::ConnectionRefused) => {
                     let message = "start one with `driftq dev`, or set --url";
-                    format!("no server at {}; {message}", self.base)
+                    format!("no server at {base}; {message}")
                 }
-                true => format!("cannot connect to {}: {cause}", self.base),
-                false => format!("{}: {error}", self.base),
+                true => format!("cannot connect to {base}: {cause}"),
+                false => format!("{base}: {error}"),
             })
         };
         let response = request.send().await.map_err(unreachable)?;
@@ -190,7 +185,7 @@ impl Client {
             return Ok(response);
         }
         if status == StatusCode::UNAUTHORIZED {
-            return Err(CliError::Unauthenticated { has_key: self.key.is_some() }.into());
+            return Err(CliError::Unauthenticated { has_key: self.0.has_key() }.into());
         }
         let body = response.json().await.unwrap_or(Value::Null);
         Err(CliError::Refused { status: status.as_u16(), body }.into())

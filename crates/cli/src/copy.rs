@@ -10,8 +10,9 @@ use crate::output::{self, Format};
 
 /// Mark a storage as restored from a backup, before a server starts on it
 ///
-/// Lease tokens, fences and message ids that were issued after the backup become invalid. Required
-/// for a restored database, and for a data directory that was not copied with `driftq backup`.
+/// Lease tokens and effect tokens issued before the restore become invalid. New message ids and
+/// fences differ from all that were issued before. Required for a restored database, and for a data
+/// directory that was not copied with `driftq backup`.
 #[derive(Args)]
 #[command(group = ArgGroup::new("storage").required(true).multiple(true))]
 #[command(after_help = "\
@@ -41,7 +42,7 @@ impl Restored {
     }
 }
 
-/// Copy a data directory into an empty PostgreSQL database
+/// Copy a data directory into a PostgreSQL database without DriftQ data
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -52,7 +53,7 @@ pub(crate) struct CopyTo {
     /// Data directory
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// URL of the database; must be empty
+    /// URL of the database; must not contain DriftQ data
     #[arg(long, value_name = "URL", env = "DRIFTQ_DATABASE_URL", hide_env_values = true)]
     database_url: String,
 }

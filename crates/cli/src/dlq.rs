@@ -69,16 +69,6 @@ impl Filter {
     }
 }
 
-#[derive(Args)]
-struct Operator {
-    /// Name of the operator, for the audit log
-    #[arg(long)]
-    by: Option<String>,
-    /// Reason, for the audit log
-    #[arg(long)]
-    comment: Option<String>,
-}
-
 #[derive(Subcommand)]
 enum Verb {
     /// List the dead letters of a topic, newest first
@@ -135,8 +125,12 @@ Examples:
         /// Also redrive messages whose effect records may have expired; their effects may run again
         #[arg(long)]
         force: bool,
-        #[command(flatten)]
-        who: Operator,
+        /// Name of the operator, kept with the dead letter and written to the server log
+        #[arg(long)]
+        by: Option<String>,
+        /// Reason, kept with the dead letter and written to the server log
+        #[arg(long)]
+        comment: Option<String>,
     },
     /// Delete dead letters permanently
     #[command(after_help = "\
@@ -151,8 +145,12 @@ Examples:
         /// Delete the dead letters; without this option, only show how many would be deleted
         #[arg(long)]
         yes: bool,
-        #[command(flatten)]
-        who: Operator,
+        /// Name of the operator, for the server log
+        #[arg(long)]
+        by: Option<String>,
+        /// Reason, for the server log
+        #[arg(long)]
+        comment: Option<String>,
     },
 }
 
@@ -193,10 +191,10 @@ impl Dlq {
                     output::line(format_args!("dead letters: {}", answer["total"]));
                 }
             }
-            Verb::Redrive { topic, ids, filter, dry_run, force, who } => {
+            Verb::Redrive { topic, ids, filter, dry_run, force, by, comment } => {
                 let path = format!("dlq/{}/redrive", segment(&topic));
-                let mut request_body = json!({ "dry_run": dry_run, "force": force, "by": who.by,
-                    "reason": who.comment });
+                let mut request_body = json!({ "dry_run": dry_run, "force": force, "by": by,
+                    "reason": comment });
                 if ids.is_empty() {
                     request_body["filter"] = filter.json();
                 } else {
@@ -204,10 +202,10 @@ impl Dlq {
                 }
                 redrive(&client, format, &path, &request_body).await?;
             }
-            Verb::Purge { topic, filter, yes, who } => {
+            Verb::Purge { topic, filter, yes, by, comment } => {
                 let path = format!("dlq/{}/purge", segment(&topic));
                 let mut request_body =
-                    json!({ "filter": filter.json(), "by": who.by, "reason": who.comment });
+                    json!({ "filter": filter.json(), "by": by, "reason": comment });
                 let Err(error) = client.post(&path, request_body.clone()).await else {
                     anyhow::bail!("the server purged dead letters without confirmation");
                 };

@@ -28,7 +28,7 @@ pub(crate) struct Effect {
 
 #[derive(Args)]
 struct Name {
-    /// Scope of the effect: op/NAME or effect/TOPIC/GROUP
+    /// Scope of the effect: op/NAME or effect/TOPIC/GROUP; `show` also accepts produce/TOPIC
     scope: String,
     /// Key of the effect in its scope
     key: String,

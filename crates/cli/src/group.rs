@@ -68,7 +68,7 @@ Examples:
         #[arg(long, default_value = "earliest", value_parser = ["earliest", "latest"])]
         start: String,
     },
-    /// Pause a group: deliver nothing new to it
+    /// Pause a group: stop all deliveries to it
     #[command(after_help = "\
 Examples:
   driftq group pause orders biller --reason 'bad deploy 41f2' --by ops
@@ -102,7 +102,8 @@ Examples:
         name: Name,
         /// Position: earliest, latest, a time, or PARTITION:OFFSET
         to: String,
-        /// Show what would be redelivered, skipped and dropped
+        /// Show how many messages would be redelivered and skipped, and how many open messages
+        /// would lose their state (leases, attempts)
         #[arg(long)]
         dry_run: bool,
     },

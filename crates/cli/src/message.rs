@@ -33,7 +33,8 @@ pub(crate) struct Produce {
     /// Message key; messages with the same key go to the same partition
     #[arg(long)]
     key: Option<String>,
-    /// Idempotency key; a repeated produce with the same key stores nothing
+    /// Idempotency key; a repeated produce with the same key stores nothing, and is rejected if the
+    /// content differs
     #[arg(long, conflicts_with = "lines", value_parser = NonEmptyStringValueParser::new())]
     idempotency_key: Option<String>,
     /// Tenant of the message
@@ -252,7 +253,7 @@ pub(crate) struct Peek {
     /// First offset to show
     #[arg(long, requires = "partition")]
     from: Option<u64>,
-    /// Group whose state of each message to show
+    /// Also show the state of each message in this group
     #[arg(long)]
     group: Option<String>,
     /// Only messages in this state for the group

@@ -24,7 +24,7 @@ impl Ack {
     }
 }
 
-/// Reject a delivery: retry it later, dead-letter it, or release it
+/// Report a delivery as failed: retry it later, dead-letter it, or release it
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

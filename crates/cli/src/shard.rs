@@ -64,7 +64,8 @@ Examples:
     Repair {
         /// Topic to repair
         topic: String,
-        /// Drop unreadable messages and redeliver unsettled ones; without this option, only report
+        /// Give up unreadable messages, and redeliver messages that may or may not have been
+        /// settled; without this option, only report
         #[arg(long)]
         yes: bool,
     },

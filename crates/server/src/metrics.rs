@@ -39,7 +39,7 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_ready", "1 while /v1/readyz reports ready, else 0."),
     ("driftq_produced_total", "Messages stored, redriven ones included."),
     ("driftq_refused_total", "Requests rejected because a limit was reached, by limit."),
-    ("driftq_delivered_total", "Deliveries: one attempt of one group each."),
+    ("driftq_delivered_total", "Deliveries to all groups."),
     ("driftq_redelivered_total", "Deliveries after the first, by how the previous one ended."),
     ("driftq_acked_total", "Deliveries acked."),
     ("driftq_nacked_total", "Nacks after which the message is retried."),
@@ -51,11 +51,14 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_effects_total", "Decisions about effects."),
     ("driftq_dead_letters", "Dead letters that the topic holds now."),
     ("driftq_stored_messages", "Messages the topic keeps, settled ones included."),
-    ("driftq_stored_bytes", "Keys and values of those messages."),
+    ("driftq_stored_bytes", "Bytes of the keys and values of those messages."),
     ("driftq_backlog", "Messages the group has not settled."),
     ("driftq_in_flight", "Messages of the group that are leased to a consumer."),
     ("driftq_waiting", "Messages of the group that wait for a retry."),
-    ("driftq_oldest_open_seconds", "Age of the oldest message delivered and not settled."),
+    (
+        "driftq_oldest_open_seconds",
+        "Time since the oldest message that was delivered and not settled was produced.",
+    ),
     ("driftq_consumers", "Streams and polls of the group that are connected now."),
     ("driftq_paused", "1 while the group is paused, else 0."),
     (
@@ -73,7 +76,10 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_clock_ahead_seconds", "Forward jump of the clock that is held back, else 0."),
     ("driftq_clock_behind_seconds", "How far the clock is behind the time of the server, else 0."),
     ("driftq_clock_unchecked_total", "Starts without a stored time to check the clock against."),
-    ("driftq_requests_total", "Requests answered, by status class."),
+    (
+        "driftq_requests_total",
+        "Requests answered, by status class. 429 and 503 are counted separately.",
+    ),
     ("driftq_request_seconds", "Time to the answer, including the wait of a poll."),
 ];
 

@@ -27,8 +27,8 @@
 
 mod fleet;
 mod operator;
+mod order;
 mod provider;
-mod queue;
 mod run;
 mod scenario;
 mod worker;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
+use driftq_e2e::api::{Api, Reply};
 use driftq_e2e::broker::Broker;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -15,7 +16,6 @@ use tokio::task::JoinSet;
 use crate::fleet::{keep_broker, keep_worker};
 use crate::operator::{self, Listed};
 use crate::provider::Provider;
-use crate::queue::Queue;
 use crate::scenario::{ORDERS, SCENARIOS, Scenario};
 use crate::worker::{GROUP, Job, LEASE_MS, TOPIC};
 
@@ -47,7 +47,7 @@ pub(crate) struct Outcome {
 pub(crate) async fn run(binary: &str, directory: &Path, case: &Case) -> anyhow::Result<Outcome> {
     std::fs::create_dir(directory)?;
     let broker = Broker::start(binary, &directory.join("data"), None).await?;
-    let queue = Queue { http: reqwest::Client::new(), url: broker.url() };
+    let queue = broker.api()?;
     let (killer, asked) = mpsc::channel(1);
     let (provider, url) =
         Provider::open(&directory.join("charges"), case.deduplicates, killer).await?;
@@ -102,44 +102,51 @@ fn key_of(order: usize) -> String {
     format!("order-{order}")
 }
 
-async fn produce(queue: &Queue) -> anyhow::Result<()> {
+async fn produce(queue: &Api) -> anyhow::Result<()> {
     let retry = json!({ "max_attempts": 20, "backoff_ms": 100, "max_backoff_ms": 500 });
     let settings = json!({ "lease_ms": LEASE_MS, "retry_policy": retry });
-    queue.post("topics", &json!({ "name": TOPIC, "partitions": 4, "settings": settings })).await?;
-    let path = format!("{}/topics/{TOPIC}/groups/{GROUP}", queue.url);
-    queue.http.put(path).send().await?.error_for_status()?;
+    queue
+        .post("topics", &json!({ "name": TOPIC, "partitions": 4, "settings": settings }))
+        .await
+        .and_then(Reply::ok)?;
+    queue.put(&format!("topics/{TOPIC}/groups/{GROUP}"), &json!({})).await?.ok()?;
     let orders = (0..ORDERS).map(|order| {
         json!({ "topic": TOPIC, "value": order.to_string(), "envelope": { "idempotency_key": key_of(order) } })
     });
     let messages: Vec<Value> = orders.collect();
     for messages in messages.chunks(100) {
-        let stored = queue.post("produce/batch", &json!({ "messages": messages })).await?;
+        let stored = queue
+            .post("produce/batch", &json!({ "messages": messages }))
+            .await
+            .and_then(Reply::ok)?;
         ensure!(stored["refused"] == 0, "an order was rejected: {stored}");
     }
     Ok(())
 }
 
 /// Waits until every order is settled. Fails if there are dead letters.
-async fn settled(queue: &Queue) -> anyhow::Result<()> {
+async fn settled(queue: &Api) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut seen = Value::Null;
     while seen["backlog"] != 0 {
         ensure!(began.elapsed() < TIMEOUT, "orders were not settled in time: {seen}");
         tokio::time::sleep(Duration::from_millis(100)).await;
         // The broker may be down at the moment.
-        if let Ok(group) = queue.get(&format!("topics/{TOPIC}/groups/{GROUP}")).await {
+        if let Ok(group) =
+            queue.get(&format!("topics/{TOPIC}/groups/{GROUP}")).await.and_then(Reply::ok)
+        {
             seen = group;
         }
     }
-    let topic = queue.get(&format!("topics/{TOPIC}")).await?;
+    let topic = queue.get(&format!("topics/{TOPIC}")).await.and_then(Reply::ok)?;
     ensure!(topic["dead_letters"] == 0, "some orders are dead letters");
     Ok(())
 }
 
 /// Returns the ledger's record of an order, which must have succeeded.
-async fn record(queue: &Queue, order: usize) -> anyhow::Result<Value> {
+async fn record(queue: &Api, order: usize) -> anyhow::Result<Value> {
     let path = format!("effects?scope=effect/{TOPIC}/{GROUP}&key={}", key_of(order));
-    let record = queue.get(&path).await?;
+    let record = queue.get(&path).await.and_then(Reply::ok)?;
     ensure!(record["state"] == "SUCCEEDED", "order {order} is settled but its effect is {record}");
     Ok(record)
 }

@@ -115,14 +115,14 @@ pub(crate) fn lease(fate: Fate, delivery: &Value) -> anyhow::Result<Lease> {
 }
 
 pub(crate) async fn ack(api: &Api, token: &str) -> anyhow::Result<Reply> {
-    api.post("ack", &json!({ "token": token })).await
+    Ok(api.post("ack", &json!({ "token": token })).await?)
 }
 
 /// Sends a nack with additional fields.
 pub(crate) async fn nack(api: &Api, token: &str, more: Value) -> anyhow::Result<Reply> {
     let mut body = more;
     body["token"] = json!(token);
-    api.post("nack", &body).await
+    Ok(api.post("nack", &body).await?)
 }
 
 /// Begins an effect in a client-chosen scope.
@@ -130,24 +130,24 @@ pub(crate) async fn begin(api: &Api, scope: &str, key: &str, more: Value) -> any
     let mut body = more;
     body["scope"] = json!(scope);
     body["key"] = json!(key);
-    api.post("effects/begin", &body).await
+    Ok(api.post("effects/begin", &body).await?)
 }
 
 /// Begins the message's own effect, under its delivery.
 pub(crate) async fn begin_under(api: &Api, lease: &str, more: Value) -> anyhow::Result<Reply> {
     let mut body = more;
     body["lease_token"] = json!(lease);
-    api.post("effects/begin", &body).await
+    Ok(api.post("effects/begin", &body).await?)
 }
 
 pub(crate) async fn finish(api: &Api, token: &str, more: Value) -> anyhow::Result<Reply> {
     let mut body = more;
     body["token"] = json!(token);
-    api.post("effects/finish", &body).await
+    Ok(api.post("effects/finish", &body).await?)
 }
 
 pub(crate) async fn look(api: &Api, scope: &str, key: &str) -> anyhow::Result<Reply> {
-    api.get(&format!("effects?scope={scope}&key={key}")).await
+    Ok(api.get(&format!("effects?scope={scope}&key={key}")).await?)
 }
 
 /// Converts a value to an object, or fails.

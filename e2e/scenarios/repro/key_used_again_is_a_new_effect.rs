@@ -41,12 +41,12 @@ pub(crate) async fn run(driftq: &str) -> anyhow::Result<Seen> {
 async fn produce(scene: &Fixture, topic: &str) -> anyhow::Result<Value> {
     let envelope = json!({ "idempotency_key": "weekly" });
     let message = json!({ "topic": topic, "value": "pay", "envelope": envelope });
-    scene.api.post("produce", &message).await?.ok()
+    Ok(scene.api.post("produce", &message).await?.ok()?)
 }
 
 async fn begin(scene: &Fixture, delivery: &Value) -> anyhow::Result<Value> {
     let body = json!({ "lease_token": delivery["lease"]["token"] });
-    scene.api.post("effects/begin", &body).await?.ok()
+    Ok(scene.api.post("effects/begin", &body).await?.ok()?)
 }
 
 /// Ends the delivery. If the message is then delivered again, acks it.

@@ -41,10 +41,10 @@ fn the_command_line_reference_equals_the_help() {
     let mut text = "\
 # The command line
 
-What `driftq --help` says, of every command. Data goes to standard output, talk to standard error;
-`-o json` gives the answer as the server gave it, `-o ndjson` one line per item. Exit codes and the options
-that every command takes are at the end of the first block. The codes do not change.
-Values of a server are in [configuration.md](configuration.md).
+The help text of every command. Data goes to standard output, messages to standard error. `-o json` prints
+the server's response, `-o ndjson` one line per item. Exit codes and the options that every command takes are
+at the end of the first block. The codes do not change within a major version. The configuration of a server
+is in [configuration.md](configuration.md).
 "
     .to_owned();
     let commands = commands();
@@ -68,9 +68,9 @@ fn the_configuration_reference_equals_its_table() {
 # Configuration
 
 A server takes its values from `driftq.toml` in the working directory (or the file that `--config` or
-`DRIFTQ_CONFIG` names), from the environment, and from flags; the later wins. Everything is looked at once,
-before anything starts: `driftq config` shows what a server would start with and where each value comes
-from, or what is wrong, by file and line.
+`DRIFTQ_CONFIG` names), from environment variables, and from flags. A flag overrides a variable, and a
+variable overrides the file. All values are validated before the server starts. `driftq config` shows the
+values that a server would start with and the source of each, or what is wrong, by file and line.
 
 ```toml
 listen = \"0.0.0.0:8080\"
@@ -86,10 +86,12 @@ lease_ms = 60_000
 retry_policy = { max_attempts = 5 }
 ```
 
-A variable is the key in capitals, `DRIFTQ_` before it and `_` for each dot: `DRIFTQ_LIMITS_VALUE_BYTES`. A flag
-has dashes: `--limits-value-bytes`; only `defaults.profile` is shorter, `--profile`. Numbers are plain, their unit
-is in the name. Lists have commas between their items. `none` is a value where the form says so. An empty
-variable is no value. A `driftq.toml` that is found and not named cannot set `insecure`.
+The variable of a key is `DRIFTQ_` and the key in capitals, with `_` instead of dots:
+`DRIFTQ_LIMITS_VALUE_BYTES`. The flag is the key with dashes: `--limits-value-bytes`. Only the flag of
+`defaults.profile` is shorter: `--profile`. Numbers have no unit suffix; the name of the key ends in the unit.
+List items are separated by commas. `none` is a value only if the form contains it. An empty variable counts
+as not set. `insecure` is rejected in a `driftq.toml` that was found in the working directory and not given
+with `--config` or `DRIFTQ_CONFIG`.
 
 | key | form | default | meaning |
 |---|---|---|---|
@@ -113,7 +115,7 @@ variable is no value. A `driftq.toml` that is found and not named cannot set `in
         ));
     }
     text.push_str(
-        "\nThe key itself is in its file and nowhere else: it is not a flag, not a variable, and never shown.\n",
+        "\nThe API key is only in its file. It cannot be given as a flag or variable, and it is never shown.\n",
     );
     page("configuration").assert_eq(&text);
 }

@@ -9,15 +9,12 @@ use crate::transcript::{World, check};
 #[test]
 fn nacks_that_use_up_the_attempts_dead_letter_the_message() {
     check(expect![[r#"
-        1s topic orders 2 retry=2,1s,1s
-            created
-        1s produce orders hello p=1
-            stored 1:0
+        1s topic orders 2 retry=2,1s,1s => created
+        1s produce orders hello p=1 => stored 1:0
         1s join a orders/biller
             joined
             a gets orders/biller 1:0.1 "hello" spent 1 until 31s
-        2s view dlq.orders
-            refused: no such topic
+        2s view dlq.orders => refused: no such topic
         2s nack orders/biller 1:0.1 delay=1s
             ok
             orders/biller 1:0 nacked, due 3s
@@ -32,18 +29,15 @@ fn nacks_that_use_up_the_attempts_dead_letter_the_message() {
             orders 0..0 (0 bytes), 0..1 (5 bytes), dead 1, groups ["biller"], changed retry_policy
         5s view dlq.orders
             dlq.orders (dead letters) 0..0 (0 bytes), 0..1 (5 bytes), dead 0, groups []
-        6s rows dead page
-            dead 1, page 2
+        6s rows dead page => dead 1, page 2
     "#]]);
 }
 
 #[test]
 fn expired_leases_that_use_up_the_attempts_dead_letter_the_message() {
     check(expect![[r#"
-        1s topic orders 1 retry=2,1s,1s lease=10s
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=2,1s,1s lease=10s => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 11s
@@ -55,18 +49,15 @@ fn expired_leases_that_use_up_the_attempts_dead_letter_the_message() {
             dead letter 0:0 exhausted after 2 of biller, "ack_timeout"
             orders/biller 0:0 dead
             next 1 of 1, committed 0, backlog 0, leased 0, waiting 0, nothing_new
-        14s rows note block
-            note 0, block 0
+        14s rows note block => note 0, block 0
     "#]]);
 }
 
 #[test]
 fn a_final_nack_dead_letters_the_message_at_once() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -76,22 +67,17 @@ fn a_final_nack_dead_letters_the_message_at_once() {
             ok
             dead letter 0:0 rejected after 1 of biller, "no such customer"
             orders/biller 0:0 dead
-        4s bury orders/biller 0:0.1
-            ok
-        5s ack orders/biller 0:0.1
-            stale: dead
+        4s bury orders/biller 0:0.1 => ok
+        5s ack orders/biller 0:0.1 => stale: dead
     "#]]);
 }
 
 #[test]
 fn a_message_whose_deadline_passes_before_delivery_is_never_delivered() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders late deadline=10s
-            stored 0:0
-        1s produce orders later
-            stored 0:1
+        1s topic orders 1 => created
+        1s produce orders late deadline=10s => stored 0:0
+        1s produce orders later => stored 0:1
         10s join a orders/biller
             joined
             dead letter 0:0 deadline after 0 of biller, ""
@@ -100,20 +86,16 @@ fn a_message_whose_deadline_passes_before_delivery_is_never_delivered() {
             joined
             dead letter 0:1 deadline after 0 of mailer, ""
             b gets orders/mailer 0:1.1 "later" spent 1 until 41s
-        12s view orders
-            orders 0..2 (9 bytes), dead 2, groups ["biller", "mailer"]
+        12s view orders => orders 0..2 (9 bytes), dead 2, groups ["biller", "mailer"]
     "#]]);
 }
 
 #[test]
 fn a_message_whose_deadline_passes_before_its_retry_is_not_redelivered() {
     check(expect![[r#"
-        1s topic orders 1 lease=20s
-            created
-        1s produce orders m0 deadline=10s
-            stored 0:0
-        1s produce orders m1 deadline=10s
-            stored 0:1
+        1s topic orders 1 lease=20s => created
+        1s produce orders m0 deadline=10s => stored 0:0
+        1s produce orders m1 deadline=10s => stored 0:1
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 21s
@@ -136,14 +118,10 @@ fn a_message_whose_deadline_passes_before_its_retry_is_not_redelivered() {
 #[test]
 fn a_leased_message_past_its_deadline_can_be_acked_but_not_retried() {
     check(expect![[r#"
-        1s topic orders 1 lease=20s
-            created
-        1s produce orders m0 deadline=10s
-            stored 0:0
-        1s produce orders m1 deadline=10s
-            stored 0:1
-        1s produce orders m2 deadline=10s
-            stored 0:2
+        1s topic orders 1 lease=20s => created
+        1s produce orders m0 deadline=10s => stored 0:0
+        1s produce orders m1 deadline=10s => stored 0:1
+        1s produce orders m2 deadline=10s => stored 0:2
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 21s
@@ -165,8 +143,7 @@ fn a_leased_message_past_its_deadline_can_be_acked_but_not_retried() {
 #[test]
 fn a_message_that_is_not_in_memory_can_be_dead_lettered() {
     check(expect![[r#"
-        1s topic orders 1 retry=2,1s,1s lease=10s
-            created
+        1s topic orders 1 retry=2,1s,1s lease=10s => created
         1s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -184,8 +161,7 @@ fn a_message_that_is_not_in_memory_can_be_dead_lettered() {
             ok
             dead letter 0:0 rejected after 1 of biller, "no such customer"
             orders/biller 0:1 dead
-        20s crash
-            orders/biller 0:2 expired, due 13.922s
+        20s crash => orders/biller 0:2 expired, due 13.922s
         3610s crash
         3611s join b orders/biller
             joined
@@ -203,8 +179,7 @@ fn a_message_that_is_not_in_memory_can_be_dead_lettered() {
 #[test]
 fn the_first_dead_letter_creates_a_dlq_topic_with_equal_partitions() {
     check(expect![[r#"
-        1s topic orders 3
-            created
+        1s topic orders 3 => created
         1s produce orders m0 p=2 + produce orders m1 p=0 + produce orders m2 p=2
             stored 2:0
             stored 0:0
@@ -231,16 +206,14 @@ fn the_first_dead_letter_creates_a_dlq_topic_with_equal_partitions() {
             dlq.orders (dead letters) 0..1 (2 bytes), 0..0 (0 bytes), 0..2 (4 bytes), dead 0, groups []
         5s view orders
             orders 0..1 (2 bytes), 0..0 (0 bytes), 0..2 (4 bytes), dead 3, groups ["biller"]
-        6s topic dlq.orders 3
-            refused: name: must not start with dlq. or sys.
+        6s topic dlq.orders 3 => refused: name: must not start with dlq. or sys.
     "#]]);
 }
 
 #[test]
 fn each_dead_letter_has_its_own_page() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -260,11 +233,9 @@ fn each_dead_letter_has_its_own_page() {
             orders/biller 0:1 dead
             dead letter 0:2 rejected after 1 of biller, "nack"
             orders/biller 0:2 dead
-        3s rows page dead
-            page 4, dead 3
+        3s rows page dead => page 4, dead 3
         4s crash
-        5s redrive orders 0:1
-            redriven as 0:3
+        5s redrive orders 0:1 => redriven as 0:3
         6s join a orders/biller
             joined
             a gets orders/biller 0:3.1 "m1" spent 1 until 36s redriven 1 times from 0:1
@@ -274,10 +245,8 @@ fn each_dead_letter_has_its_own_page() {
 #[test]
 fn each_group_has_its_own_dead_letter() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -292,8 +261,7 @@ fn each_group_has_its_own_dead_letter() {
             ok
             dead letter 0:1 rejected after 1 of mailer, "nack"
             orders/mailer 0:0 dead
-        4s view orders
-            orders 0..1 (5 bytes), dead 2, groups ["biller", "mailer"]
+        4s view orders => orders 0..1 (5 bytes), dead 2, groups ["biller", "mailer"]
     "#]]);
 }
 
@@ -325,10 +293,8 @@ fn a_dead_letter_records_how_it_died() {
 #[test]
 fn a_dead_letter_that_fails_is_retried_forever_at_the_longest_backoff() {
     check(expect![[r#"
-        1s topic orders 1 retry=1,1s,1s
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=1,1s,1s => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -353,26 +319,22 @@ fn a_dead_letter_that_fails_is_retried_forever_at_the_longest_backoff() {
             dlq.orders/clerk 0:0 expired, due 2425s
         2001s view dlq.orders/clerk
             next 1 of 1, committed -1, backlog 1, leased 0, waiting 1 (first 2425s), nothing_new
-        2002s view dlq.dlq.orders
-            refused: no such topic
+        2002s view dlq.dlq.orders => refused: no such topic
     "#]]);
 }
 
 #[test]
 fn a_dead_letter_is_delivered_after_its_deadline() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders hello deadline=10s
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders hello deadline=10s => stored 0:0
         11s join a orders/biller
             joined
             dead letter 0:0 deadline after 0 of biller, ""
         12s join b dlq.orders/clerk lease=10s
             joined
             b gets dlq.orders/clerk 0:0.1 "hello" spent 1 until 22s
-        30s wait
-            dlq.orders/clerk 0:0 expired, due 622s
+        30s wait => dlq.orders/clerk 0:0 expired, due 622s
     "#]]);
 }
 

@@ -11,10 +11,8 @@ use crate::transcript::check;
 #[test]
 fn dead_letters_are_listed_newest_first_with_or_without_values() {
     check(expect![[r#"
-        1s topic orders 2
-            created
-        1s dead orders
-            none (scanned 0, the end)
+        1s topic orders 2 => created
+        1s dead orders => none (scanned 0, the end)
         1s produce orders m0 p=0 + produce orders m1 p=1 + produce orders m2 p=0
             stored 0:0
             stored 1:0
@@ -49,22 +47,17 @@ fn dead_letters_are_listed_newest_first_with_or_without_values() {
             0:1 rejected of biller at 4s "nack" m2; 1:0 rejected of biller at 3s "second" m1; 0:0 rejected of biller at 2s "first" m0 (scanned 3, the end)
         7s dead orders below=1:0 values
             0:0 rejected of biller at 2s "first" m0 (scanned 1, the end)
-        8s dead nothing
-            refused: no such topic
+        8s dead nothing => refused: no such topic
     "#]]);
 }
 
 #[test]
 fn filters_are_combined_with_and() {
     check(expect![[r#"
-        1s topic orders 1 retry=1,1s,1s
-            created
-        1s produce orders m0 run=r1 tenant=acme
-            stored 0:0
-        1s produce orders m1 run=r2 deadline=3s
-            stored 0:1
-        1s produce orders m2 run=r1
-            stored 0:2
+        1s topic orders 1 retry=1,1s,1s => created
+        1s produce orders m0 run=r1 tenant=acme => stored 0:0
+        1s produce orders m1 run=r2 deadline=3s => stored 0:1
+        1s produce orders m2 run=r1 => stored 0:2
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -114,16 +107,14 @@ fn filters_are_combined_with_and() {
             0:2 rejected of biller at 4s "other"; 0:1 deadline of biller at 3s "card lost" (scanned 5, the end)
         9s dead orders state=redriven
             0:0 exhausted of biller at 2s "card declined", redriven as 0:3 (scanned 5, the end)
-        9s dead orders state=all limit=1
-            0:4 rejected of mailer at 6s "nack" (scanned 1, more)
+        9s dead orders state=all limit=1 => 0:4 rejected of mailer at 6s "nack" (scanned 1, more)
     "#]]);
 }
 
 #[test]
 fn a_list_includes_decisions_that_are_not_durable_yet() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1

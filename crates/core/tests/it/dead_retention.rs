@@ -11,8 +11,7 @@ use crate::transcript::check;
 #[test]
 fn dead_letters_are_deleted_after_dlq_retention_ms() {
     check(expect![[r#"
-        100s topic orders 2 dlq_retention=80s
-            created
+        100s topic orders 2 dlq_retention=80s => created
         100s produce orders m0 p=0 + produce orders m1 p=1 + produce orders m2 p=0
             stored 0:0
             stored 1:0
@@ -49,16 +48,14 @@ fn dead_letters_are_deleted_after_dlq_retention_ms() {
         300s dead orders
             dead letter 0:1 is gone
             none (scanned 0, the end)
-        301s rows dead page
-            dead 0, page 2
+        301s rows dead page => dead 0, page 2
     "#]]);
 }
 
 #[test]
 fn setting_dlq_retention_ms_deletes_old_dead_letters_at_once() {
     check(expect![[r#"
-        100s topic orders 1
-            created
+        100s topic orders 1 => created
         100s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -80,8 +77,7 @@ fn setting_dlq_retention_ms_deletes_old_dead_letters_at_once() {
         4002s patch orders dlq_retention=80s
             orders 0..2 (4 bytes), dead 2, groups ["biller"], changed dlq_retention_ms
             dead letter 0:0 is gone
-        4002s dead orders
-            0:1 rejected of biller at 4000s "nack" (scanned 1, the end)
+        4002s dead orders => 0:1 rejected of biller at 4000s "nack" (scanned 1, the end)
         4010s patch orders reset=dlq_retention_ms
             orders 0..2 (4 bytes), dead 1, groups ["biller"]
         9000s dead orders
@@ -90,16 +86,14 @@ fn setting_dlq_retention_ms_deletes_old_dead_letters_at_once() {
         9001s patch orders dlq_retention=1h
             orders 2..2 (0 bytes), dead 1, groups ["biller"], changed dlq_retention_ms
             dead letter 0:1 is gone
-        9001s dead orders
-            none (scanned 0, the end)
+        9001s dead orders => none (scanned 0, the end)
     "#]]);
 }
 
 #[test]
 fn recovery_deletes_expired_dead_letters_and_redriven_ones() {
     check(expect![[r#"
-        100s topic orders 1 dlq_retention=80s
-            created
+        100s topic orders 1 dlq_retention=80s => created
         100s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -123,20 +117,17 @@ fn recovery_deletes_expired_dead_letters_and_redriven_ones() {
         120s crash until 200s
             dead letter 0:0 is gone
             dead letter 0:1 is gone
-        201s dead orders state=all
-            none (scanned 0, the end)
+        201s dead orders state=all => none (scanned 0, the end)
         201s view orders
             orders 0..3 (6 bytes), dead 0, groups ["biller"], changed dlq_retention_ms
-        201s redrive orders 0:0
-            refused: no such message
+        201s redrive orders 0:0 => refused: no such message
     "#]]);
 }
 
 #[test]
 fn a_reader_of_dead_letters_skips_expired_ones() {
     check(expect![[r#"
-        100s topic orders 1 dlq_retention=80s
-            created
+        100s topic orders 1 dlq_retention=80s => created
         100s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -161,8 +152,7 @@ fn a_reader_of_dead_letters_skips_expired_ones() {
         151s join u dlq.orders/undertaker credit=1 lease=1h
             joined
             u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 3751s
-        151s group dlq.orders/late
-            created
+        151s group dlq.orders/late => created
         160s purge orders 0:1
             purged 1
             dead letter 0:1 is gone

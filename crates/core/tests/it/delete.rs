@@ -8,8 +8,7 @@ use crate::transcript::{World, check};
 #[test]
 fn a_deleted_group_leaves_only_the_messages_of_the_topic() {
     check(expect![[r#"
-        1s topic orders 2
-            created
+        1s topic orders 2 => created
         1s produce orders m0 p=0 + produce orders m1 p=0 + produce orders n0 p=1
             stored 0:0
             stored 0:1
@@ -22,8 +21,7 @@ fn a_deleted_group_leaves_only_the_messages_of_the_topic() {
         2s nack orders/biller 0:0.1 reason=x
             ok
             orders/biller 0:0 nacked, due 2.342s
-        2s rows page block note group owner
-            page 2, block 2, note 1, group 1, owner 1
+        2s rows page block note group owner => page 2, block 2, note 1, group 1, owner 1
         3s delete orders/biller
             a gets orders/biller 0:0.2 "m0" spent 2 until 32.342s after "x"
             deleted with backlog 3, open 3
@@ -34,20 +32,16 @@ fn a_deleted_group_leaves_only_the_messages_of_the_topic() {
             sweep cursor 3 1
         4s rows page block note group owner cursor garbage
             page 2, block 0, note 0, group 0, owner 0, cursor 0, garbage 0
-        5s view orders
-            orders 0..2 (4 bytes), 0..1 (2 bytes), dead 0, groups []
-        5s view orders/biller
-            refused: no such group
+        5s view orders => orders 0..2 (4 bytes), 0..1 (2 bytes), dead 0, groups []
+        5s view orders/biller => refused: no such group
     "#]]);
 }
 
 #[test]
 fn tokens_of_a_deleted_group_are_not_valid_for_a_recreated_one() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -57,33 +51,26 @@ fn tokens_of_a_deleted_group_are_not_valid_for_a_recreated_one() {
             a is dismissed
             sweep blocks 3 0:0..1
             sweep cursor 3 0
-        3s ack token=old
-            refused: no such group
+        3s ack token=old => refused: no such group
         4s join b orders/biller
             joined
             b gets orders/biller 0:0.1 "m0" spent 1 until 34s
-        5s ack token=old
-            refused: no such group
-        5s nack token=old
-            refused: no such group
-        5s extend token=old
-            refused: no such group
-        6s giveback token=old
-            ok
+        5s ack token=old => refused: no such group
+        5s nack token=old => refused: no such group
+        5s extend token=old => refused: no such group
+        6s giveback token=old => ok
         7s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
         8s crash
-        9s ack token=old
-            refused: no such group
+        9s ack token=old => refused: no such group
     "#]]);
 }
 
 #[test]
 fn a_deleted_topic_leaves_no_rows() {
     check(expect![[r#"
-        1s topic orders 2
-            created
+        1s topic orders 2 => created
         1s produce orders m0 p=0 + produce orders m1 p=0 + produce orders n0 p=1 idem=k
             stored 0:0
             stored 0:1
@@ -148,10 +135,8 @@ fn a_deleted_topic_leaves_no_rows() {
 #[test]
 fn tokens_of_a_deleted_topic_are_not_valid_for_a_recreated_one() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -165,23 +150,16 @@ fn tokens_of_a_deleted_topic_are_not_valid_for_a_recreated_one() {
             sweep cursor 3 0
             sweep dead letters topic 1 0..4096
             sweep the last pointers topic 1
-        3s ack token=old
-            refused: no such topic
-        3s ack orders/biller 0:0 owner=a
-            refused: no such topic
-        4s topic orders 1
-            created
-        4s produce orders other
-            stored 0:0
+        3s ack token=old => refused: no such topic
+        3s ack orders/biller 0:0 owner=a => refused: no such topic
+        4s topic orders 1 => created
+        4s produce orders other => stored 0:0
         4s join b orders/biller
             joined
             b gets orders/biller 0:0.1 "other" spent 1 until 34s
-        5s ack token=old
-            refused: no such topic
-        5s nack token=old
-            refused: no such topic
-        5s extend token=old
-            refused: no such topic
+        5s ack token=old => refused: no such topic
+        5s nack token=old => refused: no such topic
+        5s extend token=old => refused: no such topic
         6s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
@@ -191,10 +169,8 @@ fn tokens_of_a_deleted_topic_are_not_valid_for_a_recreated_one() {
 #[test]
 fn a_recreated_topic_may_have_other_partitions_and_no_dead_letters() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -215,14 +191,10 @@ fn a_recreated_topic_may_have_other_partitions_and_no_dead_letters() {
             sweep dead letters topic 5 0..4096
             sweep the last pointers topic 1
             sweep the last pointers topic 5
-        4s topic orders 3
-            created
-        4s view orders
-            orders 0..0 (0 bytes), 0..0 (0 bytes), 0..0 (0 bytes), dead 0, groups []
-        4s view dlq.orders
-            refused: no such topic
-        5s produce orders m0 p=2
-            stored 2:0
+        4s topic orders 3 => created
+        4s view orders => orders 0..0 (0 bytes), 0..0 (0 bytes), 0..0 (0 bytes), dead 0, groups []
+        4s view dlq.orders => refused: no such topic
+        5s produce orders m0 p=2 => stored 2:0
         5s join b orders/biller
             joined
             b gets orders/biller 2:0.1 "m0" spent 1 until 35s
@@ -241,10 +213,8 @@ fn a_recreated_topic_may_have_other_partitions_and_no_dead_letters() {
 #[test]
 fn a_dead_letter_topic_cannot_be_deleted_on_its_own() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -252,34 +222,26 @@ fn a_dead_letter_topic_cannot_be_deleted_on_its_own() {
             ok
             dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
-        3s delete dlq.orders
-            refused: a dead-letter topic cannot be changed or deleted by itself
-        4s view dlq.orders
-            dlq.orders (dead letters) 0..1 (2 bytes), dead 0, groups []
+        3s delete dlq.orders => refused: a dead-letter topic cannot be changed or deleted by itself
+        4s view dlq.orders => dlq.orders (dead letters) 0..1 (2 bytes), dead 0, groups []
     "#]]);
 }
 
 #[test]
 fn deleting_an_unknown_topic_or_group_is_rejected() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s delete nowhere
-            refused: no such topic
-        1s delete orders/absent
-            refused: no such group
-        1s delete nowhere/absent
-            refused: no such topic
+        1s topic orders 1 => created
+        1s delete nowhere => refused: no such topic
+        1s delete orders/absent => refused: no such group
+        1s delete nowhere/absent => refused: no such topic
     "#]]);
 }
 
 #[test]
 fn a_create_and_a_delete_in_one_batch_leave_no_rows() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s join a orders/biller
-            joined
+        1s topic orders 1 => created
+        1s join a orders/biller => joined
         2s produce orders m0 + produce orders m1 + delete orders
             stored 0:0
             stored 0:1
@@ -291,12 +253,9 @@ fn a_create_and_a_delete_in_one_batch_leave_no_rows() {
             sweep cursor 3 0
             sweep dead letters topic 1 0..4096
             sweep the last pointers topic 1
-        3s rows topic group page block garbage
-            topic 0, group 0, page 0, block 0, garbage 0
-        4s topic orders 1
-            created
-        4s produce orders m0
-            stored 0:0
+        3s rows topic group page block garbage => topic 0, group 0, page 0, block 0, garbage 0
+        4s topic orders 1 => created
+        4s produce orders m0 => stored 0:0
         4s join a orders/biller lease=10s
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 14s
@@ -307,8 +266,7 @@ fn a_create_and_a_delete_in_one_batch_leave_no_rows() {
             a is dismissed
             sweep blocks 7 0:0..1
             sweep cursor 7 0
-        6s rows group block note garbage
-            group 0, block 0, note 0, garbage 0
+        6s rows group block note garbage => group 0, block 0, note 0, garbage 0
     "#]]);
 }
 
@@ -372,8 +330,7 @@ fn a_long_topic_is_swept_in_bounded_steps() {
 #[test]
 fn a_dry_run_reports_what_a_delete_would_remove() {
     check(expect![[r#"
-        1s topic orders 2
-            created
+        1s topic orders 2 => created
         1s produce orders m0 p=0 + produce orders m1 p=0 + produce orders m2 p=1
             stored 0:0
             stored 0:1
@@ -391,14 +348,11 @@ fn a_dry_run_reports_what_a_delete_would_remove() {
         4s join d dlq.orders/undertaker
             joined
             d gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 34s
-        5s would delete orders/biller
-            would delete backlog 2, open 2
-        5s would delete orders
-            would delete 3 messages (3 open), 3 groups, 1 dead letters
+        5s would delete orders/biller => would delete backlog 2, open 2
+        5s would delete orders => would delete 3 messages (3 open), 3 groups, 1 dead letters
         5s would delete dlq.orders
             refused: a dead-letter topic cannot be changed or deleted by itself
-        5s would delete orders/absent
-            refused: no such group
+        5s would delete orders/absent => refused: no such group
         6s delete orders/biller
             deleted with backlog 2, open 2
             a is dismissed
@@ -406,8 +360,7 @@ fn a_dry_run_reports_what_a_delete_would_remove() {
             sweep cursor 3 0
             sweep blocks 3 1:0..1
             sweep cursor 3 1
-        7s would delete orders
-            would delete 3 messages (1 open), 2 groups, 1 dead letters
+        7s would delete orders => would delete 3 messages (1 open), 2 groups, 1 dead letters
         8s delete orders
             deleted 3 messages, 1 dead letters
             sweep pages topic 1 0:0..2
@@ -431,7 +384,6 @@ fn a_dry_run_reports_what_a_delete_would_remove() {
             sweep cursor 6 1
             sweep the last pointers topic 1
             sweep the last pointers topic 7
-        9s would delete orders
-            refused: no such topic
+        9s would delete orders => refused: no such topic
     "#]]);
 }

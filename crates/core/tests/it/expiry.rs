@@ -12,33 +12,26 @@ use crate::transcript::{World, check};
 #[test]
 fn idempotency_keys_are_deleted_after_they_expire() {
     check(expect![[r#"
-        1000s topic orders 1 dedupe=60s
-            created
+        1000s topic orders 1 dedupe=60s => created
         1000s produce orders m0 idem=k0 + produce orders m1 idem=k1
             stored 0:0
             stored 0:1
-        1010s produce orders m2 idem=k2
-            stored 0:2
-        1059s rows record
-            record 3
+        1010s produce orders m2 idem=k2 => stored 0:2
+        1059s rows record => record 3
         1081s rows record
             expire to 1060.001s
             expire to 1070.001s
             record 0
-        1200s rows record
-            record 0
-        1300s produce orders m0 idem=k0
-            stored 0:3
-        1300s rows record
-            record 1
+        1200s rows record => record 0
+        1300s produce orders m0 idem=k0 => stored 0:3
+        1300s rows record => record 1
     "#]]);
 }
 
 #[test]
 fn tombstones_are_deleted_after_they_expire() {
     check(expect![[r#"
-        1000s topic orders 1 dedupe=60s
-            created
+        1000s topic orders 1 dedupe=60s => created
         1000s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -60,8 +53,7 @@ fn tombstones_are_deleted_after_they_expire() {
             a gets orders/biller 0:2.2 "m2" spent 2 until 1032s after "nack"
             ok
             orders/biller 0:2 acked
-        1004s rows record
-            record 2
+        1004s rows record => record 2
         23h rows record
             trim 0:0..3
             record 2
@@ -70,45 +62,35 @@ fn tombstones_are_deleted_after_they_expire() {
             expire to 87411.001s
             record 0
         31h crash
-        32h ack orders/biller 0:2.2
-            stale: gone
-        32h ack orders/biller 0:1.1
-            stale: gone
-        32h ack orders/biller 0:0.1
-            stale: gone
+        32h ack orders/biller 0:2.2 => stale: gone
+        32h ack orders/biller 0:1.1 => stale: gone
+        32h ack orders/biller 0:0.1 => stale: gone
     "#]]);
 }
 
 #[test]
 fn expiry_continues_after_a_crash() {
     check(expect![[r#"
-        1000s topic orders 1 dedupe=60s
-            created
-        1000s produce orders m0 idem=k0
-            stored 0:0
+        1000s topic orders 1 dedupe=60s => created
+        1000s produce orders m0 idem=k0 => stored 0:0
         1001s crash until 2000s
         2011s rows record
             expire to 2010.001s
             record 0
-        2012s produce orders m0 idem=k0
-            stored 0:1
+        2012s produce orders m0 idem=k0 => stored 0:1
     "#]]);
 }
 
 #[test]
 fn a_reused_key_is_not_deleted_with_the_bucket_of_its_first_use() {
     check(expect![[r#"
-        1000s topic orders 1 dedupe=60s
-            created
-        1000s produce orders m0 idem=k0
-            stored 0:0
+        1000s topic orders 1 dedupe=60s => created
+        1000s produce orders m0 idem=k0 => stored 0:0
         1060s produce orders m0 idem=k0
             expire to 1060.001s
             stored 0:1
-        1110s rows record
-            record 1
-        1111s produce orders m0 idem=k0
-            stored 0:1 before
+        1110s rows record => record 1
+        1111s produce orders m0 idem=k0 => stored 0:1 before
         1200s rows record
             expire to 1120.001s
             record 0

@@ -9,16 +9,11 @@ use crate::transcript::{World, check};
 #[test]
 fn a_message_is_explained_from_produce_to_ack() {
     check(expect![[r#"
-        1s topic orders 1 retry=3,4s,8s
-            created
-        1s produce orders m0
-            stored 0:0
-        1s produce orders m1
-            stored 0:1
-        1s explain orders 0:0
-            orders 0:0 m0; none
-        2s group orders/biller
-            created
+        1s topic orders 1 retry=3,4s,8s => created
+        1s produce orders m0 => stored 0:0
+        1s produce orders m1 => stored 0:1
+        1s explain orders 0:0 => orders 0:0 m0; none
+        2s group orders/biller => created
         2s explain orders 0:1
             orders 0:1 m1; biller ready: not delivered yet, with 1 ahead of it; nothing is delivered: no consumer is connected [no_consumers]
         3s join a orders/biller credit=1
@@ -54,18 +49,15 @@ fn a_message_is_explained_from_produce_to_ack() {
             orders 0:0 m0; biller leased: attempt 3 of 3 is leased to a for 23.3 s more
         60s explain orders 0:0
             orders 0:0 m0; biller leased: attempt 3 of 3 is leased to a for 13.3 s more
-        61s explain orders 0:1
-            orders 0:1 m1; biller settled: settled
-        62s explain orders 0:2
-            refused: no such message
+        61s explain orders 0:1 => orders 0:1 m1; biller settled: settled
+        62s explain orders 0:2 => refused: no such message
     "#]]);
 }
 
 #[test]
 fn a_due_retry_explains_why_it_is_not_delivered() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -78,26 +70,22 @@ fn a_due_retry_explains_why_it_is_not_delivered() {
             ok
             orders/biller 0:0 nacked, due 4s
             orders/biller 0:1 nacked, due 3602s
-        3s pause orders/biller
-            ok
+        3s pause orders/biller => ok
         5s explain orders 0:0
             orders 0:0 m0; biller waiting: attempt 1 failed (boom); attempt 2 of 20 is due now; nothing is delivered: paused by ops 2.0 s ago (test) [paused]
         5s explain orders 0:1
             orders 0:1 m1; biller waiting: attempt 1 failed (nack); attempt 2 of 20 is due in 59 min [paused]
-        5s produce orders m2
-            stored 0:2
+        5s produce orders m2 => stored 0:2
         65s explain orders 0:2
             orders 0:2 m2; biller ready: not delivered yet, and next in line; nothing is delivered: paused by ops 1 min ago (test) [paused]
-        66s pause orders/biller until=2h
-            ok
+        66s pause orders/biller until=2h => ok
         67s explain orders 0:0
             orders 0:0 m0; biller waiting: attempt 1 failed (boom); attempt 2 of 20 is due now; nothing is delivered: paused by ops 1 min ago (test), for 1.9 h more [paused]
         68s resume orders/biller
             ok
             a gets orders/biller 0:2.1 "m2" spent 1 until 98s
             a gets orders/biller 0:0.2 "m0" spent 2 until 98s after "boom"
-        69s leave a
-            ok
+        69s leave a => ok
         70s crash
         150s explain orders 0:2
             orders/biller 0:0 expired, due 98.695s
@@ -111,10 +99,8 @@ fn a_due_retry_explains_why_it_is_not_delivered() {
 #[test]
 fn a_dead_letter_is_explained_until_it_is_purged() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0 deadline=1h
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 deadline=1h => stored 0:0
         1s join a orders/biller + group orders/mailer
             joined
             created
@@ -144,18 +130,15 @@ fn a_dead_letter_is_explained_until_it_is_purged() {
             dead letter 0:0 is gone
         11s explain orders 0:0
             orders 0:0 m0; biller dead: dead-lettered, then purged or expired; mailer ready: not delivered yet, and next in line; nothing is delivered: no consumer is connected [no_consumers]
-        12s explain dlq.orders 0:0
-            refused: no such message
+        12s explain dlq.orders 0:0 => refused: no such message
     "#]]);
 }
 
 #[test]
 fn trimmed_messages_and_messages_not_for_a_group_are_explained() {
     check(expect![[r#"
-        1s topic orders 1 retention=1s
-            created
-        1s join a orders/biller lease=12h
-            joined
+        1s topic orders 1 retention=1s => created
+        1s join a orders/biller lease=12h => joined
         1s produce orders m0
             stored 0:0
             a gets orders/biller 0:0.1 "m0" spent 1 until 43201s
@@ -175,8 +158,7 @@ fn trimmed_messages_and_messages_not_for_a_group_are_explained() {
         61s produce orders m2
             stored 0:2
             a gets orders/biller 0:2.1 "m2" spent 1 until 43261s
-        62s group orders/latest latest
-            created
+        62s group orders/latest latest => created
         62s explain orders 0:2
             orders 0:2 m2; biller leased: attempt 1 of 20 is leased to a for 11.9 h more; late ready: not delivered yet, and next in line; nothing is delivered: no consumer is connected [no_consumers]; latest settled: not for this group: the group started after it
         63s ack orders/biller 0:1.1
@@ -191,10 +173,8 @@ fn trimmed_messages_and_messages_not_for_a_group_are_explained() {
 #[test]
 fn a_passed_deadline_is_explained() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0 deadline=9s retry=-1
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 deadline=9s retry=-1 => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -215,10 +195,8 @@ fn a_passed_deadline_is_explained() {
 #[test]
 fn a_group_explains_why_nothing_is_delivered() {
     check(expect![[r#"
-        1s topic orders 2 max_in_flight=1
-            created
-        1s group orders/biller
-            created
+        1s topic orders 2 max_in_flight=1 => created
+        1s group orders/biller => created
         1s explain orders/biller
             nothing is delivered: no consumer is connected; no messages are waiting
         2s produce orders m0 p=0 + produce orders m1 p=0
@@ -226,12 +204,10 @@ fn a_group_explains_why_nothing_is_delivered() {
             stored 0:1
         2s explain orders/biller
             nothing is delivered: no consumer is connected; 2 not delivered yet
-        3s pause orders/biller
-            ok
+        3s pause orders/biller => ok
         123s explain orders/biller
             nothing is delivered: paused by ops 2 min ago (test); 2 not delivered yet
-        124s resume orders/biller
-            ok
+        124s resume orders/biller => ok
         125s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 155s
@@ -252,22 +228,18 @@ fn a_group_explains_why_nothing_is_delivered() {
             orders/biller 0:1 nacked, due 3729s
         130s explain orders/biller
             everything was delivered; 1 waiting for a retry, the first is due in 59 min
-        131s leave a
-            ok
+        131s leave a => ok
         131s explain orders/biller
             nothing is delivered: no consumer is connected; 1 waiting for a retry
         3800s join a orders/biller credit=1
             joined
             a gets orders/biller 0:1.2 "m1" spent 2 until 3830s after "nack"
-        3801s explain orders/biller
-            everything was delivered; 1 leased to consumers
+        3801s explain orders/biller => everything was delivered; 1 leased to consumers
         3802s ack orders/biller 0:1.2
             ok
             orders/biller 0:1 acked
-        3803s explain orders/biller
-            everything is settled
-        3804s explain orders/absent
-            refused: no such group
+        3803s explain orders/biller => everything is settled
+        3804s explain orders/absent => refused: no such group
     "#]]);
 }
 

@@ -8,17 +8,13 @@ use crate::transcript::{World, check};
 #[test]
 fn the_history_of_a_message_covers_produce_to_settle() {
     check(expect![[r#"
-        0s topic orders 1 history retry=3,1s,1s
-            created
-        0s produce orders a
-            stored 0:0
-        0s produce orders b
-            stored 0:1
+        0s topic orders 1 history retry=3,1s,1s => created
+        0s produce orders a => stored 0:0
+        0s produce orders b => stored 0:1
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
-        1s extend orders/biller 0:0.1 for=20s
-            extended until 11s
+        1s extend orders/biller 0:0.1 for=20s => extended until 11s
         2s nack orders/biller 0:0.1 reason="card declined"
             ok
             orders/biller 0:0 nacked, due 2.342s
@@ -26,15 +22,13 @@ fn the_history_of_a_message_covers_produce_to_settle() {
         2s ack orders/biller 0:1.1
             ok
             orders/biller 0:1 acked
-        3s wait
-            a gets orders/biller 0:0.2 "a" spent 2 until 12.342s after "card declined"
+        3s wait => a gets orders/biller 0:0.2 "a" spent 2 until 12.342s after "card declined"
         4s release orders/biller 0:0.2
             ok
             orders/biller 0:0 returned, due 4s
             a gets orders/biller 0:0.3 "a" spent 2 until 14s after "card declined"
         5s crash
-        5s join b orders/biller lease=10s credit=1 owner=w2
-            joined
+        5s join b orders/biller lease=10s credit=1 owner=w2 => joined
         5s wait
         40s wait
             orders/biller 0:0 expired, due 15.463s
@@ -48,26 +42,22 @@ fn the_history_of_a_message_covers_produce_to_settle() {
             orders 0:0 a; biller dead: a dead letter for 35.5 s (exhausted: ack_timeout) [dead letter 0:0]; history: 0s biller delivered 1 to w1; 1s biller extended 1; 2s biller nacked 1 "card declined"; 2.342s biller delivered 2 to w1; 4s biller returned 2; 4s biller delivered 3 to w1; 15s biller expired 3; 15.463s biller delivered 4 to w2; 25.463s biller dead 4
         61s explain orders 0:1
             orders 0:1 b; biller settled: settled; history: 2s biller delivered 1 to w1; 2s biller acked 1
-        61s rows history
-            history 10
+        61s rows history => history 10
     "#]]);
 }
 
 #[test]
 fn history_is_kept_only_if_the_topic_enables_it() {
     check(expect![[r#"
-        0s topic orders 1 retention=60s
-            created
-        0s produce orders a
-            stored 0:0
+        0s topic orders 1 retention=60s => created
+        0s produce orders a => stored 0:0
         0s join a orders/biller lease=10s credit=9 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
         1s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
-        1s explain orders 0:0
-            orders 0:0 a; biller settled: settled
+        1s explain orders 0:0 => orders 0:0 a; biller settled: settled
         2s patch orders history
             orders 0..1 (1 bytes), dead 0, groups ["biller"], changed retention_ms history
         2s produce orders b
@@ -86,28 +76,23 @@ fn history_is_kept_only_if_the_topic_enables_it() {
         5s ack orders/biller 0:2.1
             ok
             orders/biller 0:2 acked
-        5s explain orders 0:1
-            orders 0:1 b; biller settled: settled
-        5s rows history
-            history 2
+        5s explain orders 0:1 => orders 0:1 b; biller settled: settled
+        5s rows history => history 2
     "#]]);
 }
 
 #[test]
 fn history_is_deleted_with_its_topic() {
     check(expect![[r#"
-        0s topic orders 1 history
-            created
-        0s produce orders a
-            stored 0:0
+        0s topic orders 1 history => created
+        0s produce orders a => stored 0:0
         0s join a orders/biller lease=10s credit=9 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
         1s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
-        1s rows history
-            history 2
+        1s rows history => history 2
         2s delete orders
             deleted 1 messages, 0 dead letters
             sweep pages topic 1 0:0..1
@@ -117,8 +102,7 @@ fn history_is_deleted_with_its_topic() {
             sweep cursor 3 0
             sweep dead letters topic 1 0..4096
             sweep the last pointers topic 1
-        3s rows history
-            history 0
+        3s rows history => history 0
     "#]]);
 }
 

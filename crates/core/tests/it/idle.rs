@@ -7,12 +7,9 @@ use crate::transcript::{World, check};
 #[test]
 fn a_group_without_consumers_expires() {
     check(expect![[r#"
-        100s topic orders 1 idle=80s
-            created
-        100s group orders/abandoned
-            created
-        110s join a orders/biller
-            joined
+        100s topic orders 1 idle=80s => created
+        100s group orders/abandoned => created
+        110s join a orders/biller => joined
         111s produce orders m0
             stored 0:0
             a gets orders/biller 0:0.1 "m0" spent 1 until 141s
@@ -27,8 +24,7 @@ fn a_group_without_consumers_expires() {
             sweep blocks 3 0:0..0
             sweep cursor 3 0
             biller backlog 1, oldest open 111s
-        229s groups orders
-            biller backlog 1, oldest open 111s
+        229s groups orders => biller backlog 1, oldest open 111s
         231s groups orders
             sweep blocks 5 0:0..1
             sweep cursor 5 0
@@ -69,12 +65,9 @@ fn a_polled_group_is_written_eight_times_per_idle_period() {
 #[test]
 fn a_restart_keeps_the_idle_time_and_lets_consumers_reconnect() {
     check(expect![[r#"
-        100s topic orders 1 idle=80s
-            created
-        100s group orders/abandoned
-            created
-        100s join a orders/biller
-            joined
+        100s topic orders 1 idle=80s => created
+        100s group orders/abandoned => created
+        100s join a orders/biller => joined
         175s crash
         184s groups orders
             abandoned backlog 0, oldest open none; biller backlog 0, oldest open none
@@ -84,30 +77,22 @@ fn a_restart_keeps_the_idle_time_and_lets_consumers_reconnect() {
             sweep blocks 3 0:0..0
             sweep cursor 3 0
             biller backlog 0, oldest open none
-        200s groups orders
-            biller backlog 0, oldest open none
+        200s groups orders => biller backlog 0, oldest open none
         260s groups orders
             sweep blocks 5 0:0..0
             sweep cursor 5 0
             none
-        270s groups orders
-            none
+        270s groups orders => none
     "#]]);
     check(expect![[r#"
-        100s topic orders 1 idle=80s
-            created
-        100s join a orders/biller
-            joined
+        100s topic orders 1 idle=80s => created
+        100s join a orders/biller => joined
         200s crash until 1000s
-        1009s groups orders
-            biller backlog 0, oldest open none
-        1009s join a orders/biller
-            joined
-        1020s groups orders
-            biller backlog 0, oldest open none, a holds 0 of 100 for 30000ms
+        1009s groups orders => biller backlog 0, oldest open none
+        1009s join a orders/biller => joined
+        1020s groups orders => biller backlog 0, oldest open none, a holds 0 of 100 for 30000ms
         1100s crash until 2000s
-        2009s groups orders
-            biller backlog 0, oldest open none
+        2009s groups orders => biller backlog 0, oldest open none
         2011s groups orders
             sweep blocks 3 0:0..0
             sweep cursor 3 0
@@ -118,19 +103,13 @@ fn a_restart_keeps_the_idle_time_and_lets_consumers_reconnect() {
 #[test]
 fn a_consumer_that_joins_within_a_step_is_written_at_its_end() {
     check(expect![[r#"
-        100s topic orders 1 idle=80s
-            created
-        100s join a orders/biller
-            joined
-        101s leave a
-            ok
-        109s join b orders/biller
-            joined
-        118s leave b
-            ok
+        100s topic orders 1 idle=80s => created
+        100s join a orders/biller => joined
+        101s leave a => ok
+        109s join b orders/biller => joined
+        118s leave b => ok
         118s crash
-        197s groups orders
-            biller backlog 0, oldest open none
+        197s groups orders => biller backlog 0, oldest open none
         198s groups orders
             sweep blocks 3 0:0..0
             sweep cursor 3 0
@@ -141,25 +120,21 @@ fn a_consumer_that_joins_within_a_step_is_written_at_its_end() {
 #[test]
 fn a_paused_group_does_not_expire() {
     check(expect![[r#"
-        100s topic orders 1 idle=80s
-            created
+        100s topic orders 1 idle=80s => created
         100s group orders/biller + group orders/mailer
             created
             created
         110s pause orders/biller + pause orders/mailer until=300s
             ok
             ok
-        379s groups orders
-            biller backlog 0, oldest open none; mailer backlog 0, oldest open none
+        379s groups orders => biller backlog 0, oldest open none; mailer backlog 0, oldest open none
         381s groups orders
             sweep blocks 5 0:0..0
             sweep cursor 5 0
             biller backlog 0, oldest open none
         400s crash
-        500s resume orders/biller
-            ok
-        579s groups orders
-            biller backlog 0, oldest open none
+        500s resume orders/biller => ok
+        579s groups orders => biller backlog 0, oldest open none
         581s groups orders
             sweep blocks 3 0:0..0
             sweep cursor 3 0
@@ -170,38 +145,29 @@ fn a_paused_group_does_not_expire() {
 #[test]
 fn idle_time_before_the_setting_does_not_count() {
     check(expect![[r#"
-        100s topic orders 1
-            created
-        100s group orders/biller
-            created
+        100s topic orders 1 => created
+        100s group orders/biller => created
         1000s crash
         2000s patch orders idle=80s
             orders 0..0 (0 bytes), dead 0, groups ["biller"], changed group_idle_ms
         2001s crash
-        2079s groups orders
-            biller backlog 0, oldest open none
+        2079s groups orders => biller backlog 0, oldest open none
         2100s groups orders
             sweep blocks 3 0:0..0
             sweep cursor 3 0
             none
-        2200s group orders/mailer
-            created
-        2210s patch orders reset=group_idle_ms
-            orders 0..0 (0 bytes), dead 0, groups ["mailer"]
-        2400s groups orders
-            mailer backlog 0, oldest open none
+        2200s group orders/mailer => created
+        2210s patch orders reset=group_idle_ms => orders 0..0 (0 bytes), dead 0, groups ["mailer"]
+        2400s groups orders => mailer backlog 0, oldest open none
     "#]]);
 }
 
 #[test]
 fn an_expired_group_no_longer_holds_back_trimming() {
     check(expect![[r#"
-        100s topic orders 1 idle=80s retention=1s max_messages=2
-            created
-        100s group orders/abandoned
-            created
-        100s join a orders/biller
-            joined
+        100s topic orders 1 idle=80s retention=1s max_messages=2 => created
+        100s group orders/abandoned => created
+        100s join a orders/biller => joined
         101s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -230,8 +196,7 @@ fn an_expired_group_no_longer_holds_back_trimming() {
 #[test]
 fn a_group_that_expires_while_its_lane_is_trimmed_leaves_the_lane_trimmed() {
     check(expect![[r#"
-        1000s topic orders 1 retention=80s idle=80s
-            created
+        1000s topic orders 1 retention=80s idle=80s => created
         1000s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -254,8 +219,7 @@ fn a_group_that_expires_while_its_lane_is_trimmed_leaves_the_lane_trimmed() {
             ok
             orders/biller 0:2 acked
             orders/biller 0:3 acked
-        1042s leave a
-            ok
+        1042s leave a => ok
         1110s view orders
             trim 0:1..2
             orders 2..4 (4 bytes), dead 0, groups ["biller"], changed retention_ms group_idle_ms
@@ -266,10 +230,8 @@ fn a_group_that_expires_while_its_lane_is_trimmed_leaves_the_lane_trimmed() {
             sweep cursor 3 0
         1201s view orders
             orders 4..4 (0 bytes), dead 0, groups [], changed retention_ms group_idle_ms
-        1202s rows page
-            page 1
-        1203s join b orders/late
-            joined
+        1202s rows page => page 1
+        1203s join b orders/late => joined
         1204s produce orders m4
             stored 0:4
             b gets orders/late 0:4.1 "m4" spent 1 until 1234s
@@ -287,12 +249,9 @@ fn a_group_that_expires_while_its_lane_is_trimmed_leaves_the_lane_trimmed() {
 #[test]
 fn two_groups_that_expire_together_leave_no_rows() {
     check(expect![[r#"
-        1000s topic orders 2 idle=80s
-            created
-        1000s produce orders m0 key=a
-            stored 0:0
-        1000s produce orders m1 key=b
-            stored 1:0
+        1000s topic orders 2 idle=80s => created
+        1000s produce orders m0 key=a => stored 0:0
+        1000s produce orders m1 key=b => stored 1:0
         1000s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 1030s
@@ -318,9 +277,7 @@ fn two_groups_that_expire_together_leave_no_rows() {
             sweep cursor 6 1
             sweep blocks 3 1:0..1
             sweep cursor 3 1
-        1201s rows block
-            block 0
-        1202s rows cursor
-            cursor 0
+        1201s rows block => block 0
+        1202s rows cursor => cursor 0
     "#]]);
 }

@@ -8,33 +8,27 @@ use crate::transcript::check;
 #[test]
 fn an_expired_lease_is_redelivered_and_its_worker_is_rejected() {
     check(expect![[r#"
-        0s topic orders 1 retry=3,1s,8s
-            created
-        0s produce orders hello
-            stored 0:0
+        0s topic orders 1 retry=3,1s,8s => created
+        0s produce orders hello => stored 0:0
         0s join a orders/biller lease=10s credit=1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
-        10s wait
-            orders/biller 0:0 expired, due 10.342s
+        10s wait => orders/biller 0:0 expired, due 10.342s
         12s ack orders/biller 0:0.1
             a gets orders/biller 0:0.2 "hello" spent 2 until 20.342s after "ack_timeout"
             stale: leased, attempt 2 is current
         13s ack orders/biller 0:0.2
             ok
             orders/biller 0:0 acked
-        14s ack orders/biller 0:0.2
-            ok
+        14s ack orders/biller 0:0.2 => ok
     "#]]);
 }
 
 #[test]
 fn a_lease_is_valid_to_its_last_millisecond() {
     check(expect![[r#"
-        1s topic orders 1 retry=3,1m,1m
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=3,1m,1m => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller lease=10s
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 11s
@@ -49,8 +43,7 @@ fn a_lease_is_valid_to_its_last_millisecond() {
 #[test]
 fn the_lease_length_comes_from_the_consumer_or_the_topic() {
     check(expect![[r#"
-        1s topic orders 1 lease=7s
-            created
+        1s topic orders 1 lease=7s => created
         1s join a orders/biller + join b orders/biller lease=250ms
             joined
             joined
@@ -68,39 +61,31 @@ fn the_lease_length_comes_from_the_consumer_or_the_topic() {
 #[test]
 fn an_extended_lease_ends_when_the_extension_ends() {
     check(expect![[r#"
-        1s topic orders 1 retry=3,1m,1m
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=3,1m,1m => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller lease=10s
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 11s
-        9s extend orders/biller 0:0.1
-            extended until 19s
-        18s extend orders/biller 0:0.1 lease=1m
-            extended until 78s
+        9s extend orders/biller 0:0.1 => extended until 19s
+        18s extend orders/biller 0:0.1 lease=1m => extended until 78s
         70s view orders/biller
             next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, nothing_new
         78s view orders/biller
             orders/biller 0:0 expired, due 101.201s
             next 1 of 1, committed -1, backlog 1, leased 0, waiting 1 (first 101.201s), nothing_new
-        79s extend orders/biller 0:0.1
-            stale: waiting
+        79s extend orders/biller 0:0.1 => stale: waiting
     "#]]);
 }
 
 #[test]
 fn an_extension_may_make_a_lease_shorter() {
     check(expect![[r#"
-        100s topic orders 1 retry=3,1m,1m
-            created
-        100s produce orders hello
-            stored 0:0
+        100s topic orders 1 retry=3,1m,1m => created
+        100s produce orders hello => stored 0:0
         100s join a orders/biller lease=1h
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 3700s
-        102s extend orders/biller 0:0.1 lease=1s
-            extended until 103s
+        102s extend orders/biller 0:0.1 lease=1s => extended until 103s
         102999ms view orders/biller
             next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, nothing_new
         103s view orders/biller
@@ -112,15 +97,12 @@ fn an_extension_may_make_a_lease_shorter() {
 #[test]
 fn an_extension_survives_a_crash() {
     check(expect![[r#"
-        1s topic orders 1 retry=3,1m,1m
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=3,1m,1m => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller lease=10s
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 11s
-        2s extend orders/biller 0:0.1 lease=1h
-            extended until 3602s
+        2s extend orders/biller 0:0.1 lease=1h => extended until 3602s
         3s crash
         3601s view orders/biller
             next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, no_consumers
@@ -133,16 +115,14 @@ fn an_extension_survives_a_crash() {
 #[test]
 fn an_extended_lease_still_counts_in_the_prefetch_of_its_consumer() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
         1s join a orders/biller credit=1
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
-        2s extend orders/biller 0:0.1
-            extended until 32s
+        2s extend orders/biller 0:0.1 => extended until 32s
         3s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
@@ -153,10 +133,8 @@ fn an_extended_lease_still_counts_in_the_prefetch_of_its_consumer() {
 #[test]
 fn a_late_ack_of_the_current_attempt_is_accepted() {
     check(expect![[r#"
-        1s topic orders 1 retry=3,1m,1m
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=3,1m,1m => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller lease=10s
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 11s
@@ -174,10 +152,8 @@ fn a_late_ack_of_the_current_attempt_is_accepted() {
 #[test]
 fn a_late_nack_changes_only_the_reason() {
     check(expect![[r#"
-        1s topic orders 1 retry=3,1m,1m
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=3,1m,1m => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller lease=10s
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 11s
@@ -191,8 +167,7 @@ fn a_late_nack_changes_only_the_reason() {
         14s nack orders/biller 0:0.1 reason="the bank is closed"
             ok
             orders/biller 0:0 expired, due 34.201s
-        15s release orders/biller 0:0.1
-            ok
+        15s release orders/biller 0:0.1 => ok
         90s wait
             a gets orders/biller 0:0.2 "hello" spent 2 until 44.201s after "the bank is closed"
             orders/biller 0:0 expired, due 92.839s
@@ -202,10 +177,8 @@ fn a_late_nack_changes_only_the_reason() {
 #[test]
 fn a_late_nack_without_a_reason_replaces_the_error_of_a_staged_retry() {
     check(expect![[r#"
-        100s topic orders 1 retry=9,1m,1m lease=10s
-            created
-        100s produce orders hello
-            stored 0:0
+        100s topic orders 1 retry=9,1m,1m lease=10s => created
+        100s produce orders hello => stored 0:0
         100s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 110s
@@ -216,16 +189,14 @@ fn a_late_nack_without_a_reason_replaces_the_error_of_a_staged_retry() {
         112s nack orders/biller 0:0.1
             ok
             orders/biller 0:0 expired, due 133.201s
-        134s wait
-            a gets orders/biller 0:0.2 "hello" spent 2 until 143.201s after "nack"
+        134s wait => a gets orders/biller 0:0.2 "hello" spent 2 until 143.201s after "nack"
     "#]]);
 }
 
 #[test]
 fn no_lease_ends_before_ten_seconds_after_a_recovery() {
     check(expect![[r#"
-        1s topic orders 1 retry=3,1m,1m
-            created
+        1s topic orders 1 retry=3,1m,1m => created
         1s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -254,10 +225,8 @@ fn no_lease_ends_before_ten_seconds_after_a_recovery() {
 #[test]
 fn the_grace_period_restarts_with_every_recovery() {
     check(expect![[r#"
-        1s topic orders 1 retry=3,1m,1m
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=3,1m,1m => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller lease=30s
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -274,16 +243,13 @@ fn the_grace_period_restarts_with_every_recovery() {
 #[test]
 fn a_lease_shorter_than_the_grace_period_reports_its_real_end() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
         2s crash
-        3s extend orders/biller 0:0.1 lease=1s
-            extended until 12s
+        3s extend orders/biller 0:0.1 lease=1s => extended until 12s
         11s view orders/biller
             next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, no_consumers
         13s view orders/biller
@@ -295,10 +261,8 @@ fn a_lease_shorter_than_the_grace_period_reports_its_real_end() {
 #[test]
 fn the_grace_period_does_not_shorten_a_lease() {
     check(expect![[r#"
-        1s topic orders 1 retry=3,1m,1m
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=3,1m,1m => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller lease=1h
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 3601s
@@ -314,10 +278,8 @@ fn the_grace_period_does_not_shorten_a_lease() {
 #[test]
 fn a_delivery_that_is_given_back_is_not_counted() {
     check(expect![[r#"
-        1s topic orders 1 retry=1,1s,1s
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=1,1s,1s => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -325,10 +287,8 @@ fn a_delivery_that_is_given_back_is_not_counted() {
             ok
             orders/biller 0:0 returned, due 2s
             a gets orders/biller 0:0.2 "hello" spent 1 until 32s
-        3s giveback orders/biller 0:0.1
-            ok
-        4s ack orders/biller 0:0.1
-            stale: leased, attempt 2 is current
+        3s giveback orders/biller 0:0.1 => ok
+        4s ack orders/biller 0:0.1 => stale: leased, attempt 2 is current
         5s nack orders/biller 0:0.2
             ok
             dead letter 0:0 exhausted after 1 of biller, "nack"
@@ -339,8 +299,7 @@ fn a_delivery_that_is_given_back_is_not_counted() {
 #[test]
 fn giving_back_an_ended_delivery_changes_nothing() {
     check(expect![[r#"
-        1s topic orders 1 retry=3,1m,1m lease=10s
-            created
+        1s topic orders 1 retry=3,1m,1m lease=10s => created
         1s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -355,10 +314,8 @@ fn giving_back_an_ended_delivery_changes_nothing() {
             ok
             orders/biller 0:0 acked
             orders/biller 0:1 nacked, due 31.075s
-        3s giveback orders/biller 0:0.1
-            ok
-        4s giveback orders/biller 0:1.1
-            ok
+        3s giveback orders/biller 0:0.1 => ok
+        4s giveback orders/biller 0:1.1 => ok
         12s giveback orders/biller 0:2.1
             orders/biller 0:2 expired, due 62.419s
             ok
@@ -370,10 +327,8 @@ fn giving_back_an_ended_delivery_changes_nothing() {
 #[test]
 fn a_release_is_due_at_once_or_after_its_delay_and_keeps_the_last_error() {
     check(expect![[r#"
-        1s topic orders 1 retry=2,1s,1s
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=2,1s,1s => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -399,10 +354,8 @@ fn a_release_is_due_at_once_or_after_its_delay_and_keeps_the_last_error() {
 #[test]
 fn the_fourth_return_in_a_row_waits_for_the_backoff() {
     check(expect![[r#"
-        1s topic orders 1 retry=9,5s,1m
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=9,5s,1m => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -440,10 +393,8 @@ fn the_fourth_return_in_a_row_waits_for_the_backoff() {
 #[test]
 fn returns_in_a_row_are_counted_through_a_crash() {
     check(expect![[r#"
-        1s topic orders 1 retry=9,5s,1m
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=9,5s,1m => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -469,29 +420,20 @@ fn returns_in_a_row_are_counted_through_a_crash() {
 #[test]
 fn fields_sent_with_a_token_must_match_it() {
     check(expect![[r#"
-        0s topic orders 2
-            created
-        0s produce orders hello
-            stored 0:0
+        0s topic orders 2 => created
+        0s produce orders hello => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
-        1s ack orders/biller 0:0.1 of=bills/biller
-            refused: token: belongs to another topic
-        1s ack orders/biller 0:0.1 of=orders/mailer
-            refused: token: belongs to another group
-        1s ack orders/biller 0:0.1 at=1:0
-            refused: token: belongs to another partition
-        1s ack orders/biller 0:0.1 at=0:1
-            refused: token: belongs to another offset
-        1s nack orders/biller 0:0.1 owner=v
-            refused: token: belongs to another owner
-        1s extend orders/biller 0:0.1 owner=v
-            refused: token: belongs to another owner
+        1s ack orders/biller 0:0.1 of=bills/biller => refused: token: belongs to another topic
+        1s ack orders/biller 0:0.1 of=orders/mailer => refused: token: belongs to another group
+        1s ack orders/biller 0:0.1 at=1:0 => refused: token: belongs to another partition
+        1s ack orders/biller 0:0.1 at=0:1 => refused: token: belongs to another offset
+        1s nack orders/biller 0:0.1 owner=v => refused: token: belongs to another owner
+        1s extend orders/biller 0:0.1 owner=v => refused: token: belongs to another owner
         1s ack orders/biller 0:0.1 of=orders/biller at=0:0 owner=w
             ok
             orders/biller 0:0 acked
-        1s ack orders/biller 0:0.1 owner=v
-            ok
+        1s ack orders/biller 0:0.1 owner=v => ok
     "#]]);
 }

@@ -7,14 +7,10 @@ use crate::transcript::check;
 #[test]
 fn topics_are_listed_by_name_including_dead_letter_topics() {
     check(expect![[r#"
-        1s topics default
-            none
-        1s topic refunds 1 lease=5s
-            created
-        1s topic orders 2
-            created
-        2s produce orders m0
-            stored 0:0
+        1s topics default => none
+        1s topic refunds 1 lease=5s => created
+        1s topic orders 2 => created
+        2s produce orders m0 => stored 0:0
         2s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 32s
@@ -24,8 +20,7 @@ fn topics_are_listed_by_name_including_dead_letter_topics() {
             orders/biller 0:0 dead
         4s topics default
             dlq.orders (dead letters) 0..1 (2 bytes), 0..0 (0 bytes), dead 0, groups []; orders 0..1 (2 bytes), 0..0 (0 bytes), dead 1, groups ["biller"]; refunds 0..0 (0 bytes), dead 0, groups [], changed lease_ms
-        5s topics another
-            none
+        5s topics another => none
         6s delete orders
             deleted 1 messages, 1 dead letters
             sweep pages topic 2 0:0..1
@@ -45,30 +40,23 @@ fn topics_are_listed_by_name_including_dead_letter_topics() {
             sweep cursor 4 1
             sweep the last pointers topic 2
             sweep the last pointers topic 6
-        7s topics default
-            refunds 0..0 (0 bytes), dead 0, groups [], changed lease_ms
+        7s topics default => refunds 0..0 (0 bytes), dead 0, groups [], changed lease_ms
     "#]]);
 }
 
 #[test]
 fn groups_are_listed_by_name_with_their_consumers() {
     check(expect![[r#"
-        1s topic orders 2
-            created
-        1s groups orders
-            none
-        2s group orders/mailer
-            created
-        2s produce orders m0 p=1
-            stored 1:0
-        3s produce orders m1 p=0
-            stored 0:0
+        1s topic orders 2 => created
+        1s groups orders => none
+        2s group orders/mailer => created
+        2s produce orders m0 p=1 => stored 1:0
+        3s produce orders m1 p=0 => stored 0:0
         4s join a orders/biller credit=5
             joined
             a gets orders/biller 0:0.1 "m1" spent 1 until 34s
             a gets orders/biller 1:0.1 "m0" spent 1 until 34s
-        4s join b orders/biller credit=7 lease=2s owner=worker
-            joined
+        4s join b orders/biller credit=7 lease=2s owner=worker => joined
         5s groups orders
             biller backlog 2, oldest open 2s, a holds 2 of 5 for 30000ms, worker holds 0 of 7 for 2000ms; mailer backlog 2, oldest open none
         6s ack orders/biller 1:0.1
@@ -79,32 +67,25 @@ fn groups_are_listed_by_name_with_their_consumers() {
         7s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
-        7s leave a
-            ok
+        7s leave a => ok
         7s groups orders
             biller backlog 0, oldest open none, worker holds 0 of 7 for 2000ms; mailer backlog 2, oldest open none
-        8s groups nothing
-            refused: no such topic
+        8s groups nothing => refused: no such topic
     "#]]);
 }
 
 #[test]
 fn an_undelivered_message_is_not_the_oldest_open_one() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
-        2s group orders/biller
-            created
-        3s groups orders
-            biller backlog 1, oldest open none
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
+        2s group orders/biller => created
+        3s groups orders => biller backlog 1, oldest open none
         4s crash
         5s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 35s
         6s crash
-        7s groups orders
-            biller backlog 1, oldest open 1s
+        7s groups orders => biller backlog 1, oldest open 1s
     "#]]);
 }

@@ -10,20 +10,16 @@ use crate::transcript::check;
 #[test]
 fn a_seek_by_time_moves_to_the_first_message_at_or_after_it() {
     check(expect![[r#"
-        1s topic orders 3
-            created
+        1s topic orders 3 => created
         1s produce orders a0 p=0 + produce orders a1 p=0
             stored 0:0
             stored 0:1
-        2s produce orders b0 p=1
-            stored 1:0
+        2s produce orders b0 p=1 => stored 1:0
         3s produce orders a2 p=0 + produce orders b1 p=1
             stored 0:2
             stored 1:1
-        5s produce orders a3 p=0
-            stored 0:3
-        6s group orders/biller
-            created
+        5s produce orders a3 p=0 => stored 0:3
+        6s group orders/biller => created
         7s seek orders/biller time=3s dry
             moved [(0, 0, 2), (1, 0, 1), (2, 0, 0)] redelivers 0 skips 3 dropped 0
         7s seek orders/biller time=2s
@@ -86,19 +82,13 @@ fn a_seek_by_time_moves_to_the_first_message_at_or_after_it() {
 #[test]
 fn a_group_can_start_at_a_time() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
-        2s produce orders m1
-            stored 0:1
-        3s produce orders m2
-            stored 0:2
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
+        2s produce orders m1 => stored 0:1
+        3s produce orders m2 => stored 0:2
         4s crash
-        5s group orders/biller time=2s
-            created
-        5s group orders/mailer time=9s
-            created
+        5s group orders/biller time=2s => created
+        5s group orders/mailer time=9s => created
         6s join a orders/biller + join b orders/mailer
             joined
             joined
@@ -108,20 +98,16 @@ fn a_group_can_start_at_a_time() {
             stored 0:3
             a gets orders/biller 0:3.1 "m3" spent 1 until 37s
             b gets orders/mailer 0:3.1 "m3" spent 1 until 37s
-        8s join c orders/other time=2s
-            refused: start: must be earliest or latest
-        8s join c orders/biller time=2s
-            joined
+        8s join c orders/other time=2s => refused: start: must be earliest or latest
+        8s join c orders/biller time=2s => joined
     "#]]);
 }
 
 #[test]
 fn a_seek_by_time_does_not_reach_trimmed_messages() {
     check(expect![[r#"
-        1s topic orders 1 retention=1s
-            created
-        1s join a orders/biller
-            joined
+        1s topic orders 1 retention=1s => created
+        1s join a orders/biller => joined
         1s produce orders m0
             stored 0:0
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -138,10 +124,8 @@ fn a_seek_by_time_does_not_reach_trimmed_messages() {
             trim 0:0..2
             stored 0:2
             a gets orders/biller 0:2.1 "m2" spent 1 until 90s
-        61s leave a
-            ok
-        61s seek orders/biller time=1s dry
-            moved [(0, 3, 2)] redelivers 1 skips 0 dropped 1
+        61s leave a => ok
+        61s seek orders/biller time=1s dry => moved [(0, 3, 2)] redelivers 1 skips 0 dropped 1
     "#]]);
 }
 
@@ -149,10 +133,8 @@ fn a_seek_by_time_does_not_reach_trimmed_messages() {
 #[test]
 fn a_redriven_message_is_found_by_the_time_of_its_redrive() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         2s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 32s
@@ -169,14 +151,10 @@ fn a_redriven_message_is_found_by_the_time_of_its_redrive() {
         6s produce orders m2
             stored 0:3
             a gets orders/biller 0:3.1 "m2" spent 1 until 36s
-        7s leave a
-            ok
-        7s seek orders/biller time=4s dry
-            moved [(0, 4, 2)] redelivers 2 skips 0 dropped 3
-        7s seek orders/biller time=3s dry
-            moved [(0, 4, 1)] redelivers 3 skips 0 dropped 3
-        7s group dlq.orders/undertaker time=2s
-            created
+        7s leave a => ok
+        7s seek orders/biller time=4s dry => moved [(0, 4, 2)] redelivers 2 skips 0 dropped 3
+        7s seek orders/biller time=3s dry => moved [(0, 4, 1)] redelivers 3 skips 0 dropped 3
+        7s group dlq.orders/undertaker time=2s => created
         7s seek dlq.orders/undertaker time=4s dry
             moved [(0, 0, 0)] redelivers 0 skips 0 dropped 0
         7s seek dlq.orders/undertaker time=5s dry
@@ -187,10 +165,8 @@ fn a_redriven_message_is_found_by_the_time_of_its_redrive() {
 #[test]
 fn a_seek_by_time_sees_messages_that_are_not_durable_yet() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         2s crash
         3s produce orders m1 + group orders/biller time=2s
             stored 0:1

@@ -8,10 +8,8 @@ use crate::transcript::check;
 #[test]
 fn fresh_messages_of_a_partition_are_delivered_in_offset_order() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s join a orders/biller credit=3
-            joined
+        1s topic orders 1 => created
+        1s join a orders/biller credit=3 => joined
         1s produce orders m0
             stored 0:0
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -35,19 +33,16 @@ fn fresh_messages_of_a_partition_are_delivered_in_offset_order() {
 #[test]
 fn order_survives_a_crash() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
-        1s produce orders m2
-            stored 0:2
+        1s produce orders m2 => stored 0:2
         1s join a orders/biller credit=1
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
         2s crash
-        3s produce orders m3
-            stored 0:3
+        3s produce orders m3 => stored 0:3
         3s join b orders/biller credit=9
             joined
             b gets orders/biller 0:1.1 "m1" spent 1 until 33s
@@ -59,8 +54,7 @@ fn order_survives_a_crash() {
 #[test]
 fn consumers_of_a_group_take_turns() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s join a orders/biller + join b orders/biller + join c orders/biller
             joined
             joined
@@ -78,8 +72,7 @@ fn consumers_of_a_group_take_turns() {
         3s produce orders m4
             stored 0:4
             b gets orders/biller 0:4.1 "m4" spent 1 until 33s
-        4s leave c
-            ok
+        4s leave c => ok
         4s produce orders m5
             stored 0:5
             a gets orders/biller 0:5.1 "m5" spent 1 until 34s
@@ -94,8 +87,7 @@ fn consumers_of_a_group_take_turns() {
 #[test]
 fn the_next_run_continues_with_the_next_consumer() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s join a orders/biller + join b orders/biller
             joined
             joined
@@ -115,8 +107,7 @@ fn the_next_run_continues_with_the_next_consumer() {
 #[test]
 fn a_full_consumer_is_skipped_and_keeps_its_position_in_the_rotation() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s join a orders/biller credit=1 + join b orders/biller credit=2
             joined
             joined
@@ -144,12 +135,9 @@ fn a_full_consumer_is_skipped_and_keeps_its_position_in_the_rotation() {
 #[test]
 fn groups_do_not_wait_for_each_other() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s join a orders/slow credit=1
-            joined
-        1s join b orders/fast credit=1
-            joined
+        1s topic orders 1 => created
+        1s join a orders/slow credit=1 => joined
+        1s join b orders/fast credit=1 => joined
         1s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -174,8 +162,7 @@ fn groups_do_not_wait_for_each_other() {
 #[test]
 fn each_partition_is_ordered_independently() {
     check(expect![[r#"
-        1s topic orders 3
-            created
+        1s topic orders 3 => created
         1s produce orders a0 p=0 + produce orders c0 p=2 + produce orders a1 p=0 + produce orders b0 p=1 + produce orders c1 p=2
             stored 0:0
             stored 2:0
@@ -200,10 +187,8 @@ fn each_partition_is_ordered_independently() {
 #[test]
 fn a_partition_waiting_for_retries_does_not_block_the_others() {
     check(expect![[r#"
-        1s topic orders 2 max_in_flight=1 max_open=1
-            created
-        1s join w orders/biller
-            joined
+        1s topic orders 2 max_in_flight=1 max_open=1 => created
+        1s join w orders/biller => joined
         1s produce orders a0 p=0 + produce orders a1 p=0 + produce orders b0 p=1
             stored 0:0
             stored 0:1
@@ -227,10 +212,8 @@ fn a_partition_waiting_for_retries_does_not_block_the_others() {
 #[test]
 fn a_message_larger_than_the_free_bytes_does_not_block_other_partitions() {
     check(expect![[r#"
-        1s topic orders 2
-            created
-        1s join a orders/biller bytes=100
-            joined
+        1s topic orders 2 => created
+        1s join a orders/biller bytes=100 => joined
         1s produce orders 60bytes p=0
             stored 0:0
             a gets orders/biller 0:0.1 "60 bytes" spent 1 until 31s

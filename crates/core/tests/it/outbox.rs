@@ -13,8 +13,7 @@ fn a_commit_stores_messages_for_another_shard_in_the_outbox() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
+            0s topic orders 1 => created
             0s produce orders a + produce orders b
                 stored 0:0
                 stored 0:1
@@ -35,19 +34,14 @@ fn a_commit_stores_messages_for_another_shard_in_the_outbox() {
                 committed, receipts queued
                 outbox 0: 2 receipts "u"
                 orders/biller 0:1 acked
-            2s rows outbox
-                outbox 3
-            3s wait
-                sends to 0: 3 from 0
+            2s rows outbox => outbox 3
+            3s wait => sends to 0: 3 from 0
             4s arrived 0 through=1
                 ok
                 sends to 0: 2 from 1
-            4s arrived 0 through=3
-                ok
-            4s arrived 0 through=3
-                ok
-            4s rows outbox
-                outbox 0
+            4s arrived 0 through=3 => ok
+            4s arrived 0 through=3 => ok
+            4s rows outbox => outbox 0
             20s wait
                 orders/biller 0:2 expired, due 11.922s
                 a gets orders/biller 0:2.2 "t" spent 2 until 21.922s after "ack_timeout"
@@ -61,10 +55,8 @@ fn outbox_messages_are_resent_after_a_crash_and_without_a_reply() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
-            0s produce orders a
-                stored 0:0
+            0s topic orders 1 => created
+            0s produce orders a => stored 0:0
             0s join a orders/biller lease=10s credit=2 owner=w1
                 joined
                 a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -73,16 +65,12 @@ fn outbox_messages_are_resent_after_a_crash_and_without_a_reply() {
                 outbox 0: 0 receipts "r"
                 orders/biller 0:0 acked
                 sends to 0: 1 from 0
-            2s crash
-                sends to 0: 1 from 0
+            2s crash => sends to 0: 1 from 0
             2s wait
-            4s wait
-                sends to 0: 1 from 0
-            5s arrived 0 through=1
-                ok
+            4s wait => sends to 0: 1 from 0
+            5s arrived 0 through=1 => ok
             9s wait
-            10s rows outbox
-                outbox 0
+            10s rows outbox => outbox 0
         "#]],
     );
 }
@@ -93,10 +81,8 @@ fn a_message_rejected_by_the_target_is_dead_lettered_at_the_source() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
-            0s produce orders a run=r1
-                stored 0:0
+            0s topic orders 1 => created
+            0s produce orders a run=r1 => stored 0:0
             0s join a orders/biller lease=10s credit=2 owner=w1
                 joined
                 a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -111,15 +97,13 @@ fn a_message_rejected_by_the_target_is_dead_lettered_at_the_source() {
                 ok
                 dead letter 0:0 undeliverable after 0 of biller, "no such topic"
                 sends to 0: 1 from 2
-            3s rows outbox
-                outbox 1
+            3s rows outbox => outbox 1
             3s dead orders values
                 0:0 undeliverable of biller at 2s "no such topic" s (scanned 1, the end)
             4s arrived 0 through=3
                 sends to 0: 1 from 2
                 ok
-            4s rows outbox
-                outbox 0
+            4s rows outbox => outbox 0
         "#]],
     );
 }
@@ -130,21 +114,14 @@ fn a_message_sent_twice_is_stored_once() {
         0,
         2,
         expect![[r#"
-            0s topic receipts 1 max_messages=1
-                created
-            1s arrive 1 from=0 messages="receipts r; receipts s"
-                arrived through 2
-            2s arrive 1 from=0 messages="receipts r; receipts s"
-                arrived through 2
-            3s arrive 1 from=0 messages="receipts r; receipts s; receipts t"
-                arrived through 3
+            0s topic receipts 1 max_messages=1 => created
+            1s arrive 1 from=0 messages="receipts r; receipts s" => arrived through 2
+            2s arrive 1 from=0 messages="receipts r; receipts s" => arrived through 2
+            3s arrive 1 from=0 messages="receipts r; receipts s; receipts t" => arrived through 3
             4s crash
-            5s arrive 1 from=1 messages="receipts s; receipts t"
-                arrived through 3
-            6s arrive 1 from=3 messages="receipts u"
-                arrived through 4
-            7s view receipts
-                receipts 0..4 (4 bytes), dead 0, groups [], changed max_backlog_messages
+            5s arrive 1 from=1 messages="receipts s; receipts t" => arrived through 3
+            6s arrive 1 from=3 messages="receipts u" => arrived through 4
+            7s view receipts => receipts 0..4 (4 bytes), dead 0, groups [], changed max_backlog_messages
         "#]],
     );
 }
@@ -155,18 +132,15 @@ fn a_window_ends_at_the_first_rejected_message() {
         0,
         2,
         expect![[r#"
-            0s topic receipts 1
-                created
-            0s produce receipts taken idem=k
-                stored 0:0
+            0s topic receipts 1 => created
+            0s produce receipts taken idem=k => stored 0:0
             1s arrive 1 from=0 messages="receipts r; receipts other idem=k; receipts s"
                 arrived through 1, then refused: this idempotency key was used for a different message; use a new key for new content
             1s arrive 1 from=0 messages="receipts r; receipts other idem=k; receipts s"
                 arrived through 1, then refused: it was refused before
             2s arrive 1 from=2 messages="receipts s; receipts taken idem=k; receipts t"
                 arrived through 5
-            3s view receipts
-                receipts 0..4 (8 bytes), dead 0, groups []
+            3s view receipts => receipts 0..4 (8 bytes), dead 0, groups []
         "#]],
     );
 }
@@ -177,10 +151,8 @@ fn a_deadline_that_passed_in_the_outbox_applies_at_delivery() {
         0,
         2,
         expect![[r#"
-            0s topic receipts 1
-                created
-            0s join a receipts/g lease=10s
-                joined
+            0s topic receipts 1 => created
+            0s join a receipts/g lease=10s => joined
             10s arrive 1 from=0 messages="receipts r deadline=5s"
                 arrived through 1
                 dead letter 0:0 deadline after 0 of g, ""
@@ -196,14 +168,11 @@ fn a_rejected_message_stays_rejected_after_its_topic_is_created() {
         expect![[r#"
             0s arrive 1 from=0 messages="receipts r; receipts s"
                 arrived through 0, then refused: no such topic
-            1s topic receipts 1
-                created
+            1s topic receipts 1 => created
             2s arrive 1 from=0 messages="receipts r; receipts s"
                 arrived through 0, then refused: it was refused before
-            3s arrive 1 from=1 messages="receipts s"
-                arrived through 2
-            4s view receipts
-                receipts 0..1 (1 bytes), dead 0, groups []
+            3s arrive 1 from=1 messages="receipts s" => arrived through 2
+            4s view receipts => receipts 0..1 (1 bytes), dead 0, groups []
         "#]],
     );
 }
@@ -214,10 +183,8 @@ fn an_undeliverable_message_is_not_redriven_to_the_source_topic() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
-            0s produce orders a
-                stored 0:0
+            0s topic orders 1 => created
+            0s produce orders a => stored 0:0
             0s join a orders/biller lease=10s credit=2 owner=w1
                 joined
                 a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -245,10 +212,8 @@ fn a_commit_that_produces_an_undeliverable_message_is_rejected() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
-            0s produce orders a
-                stored 0:0
+            0s topic orders 1 => created
+            0s produce orders a => stored 0:0
             0s join a orders/biller lease=10s credit=1 owner=w1
                 joined
                 a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -268,10 +233,8 @@ fn an_undeliverable_message_of_a_dead_letter_joins_the_same_dlq() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
-            0s produce orders a
-                stored 0:0
+            0s topic orders 1 => created
+            0s produce orders a => stored 0:0
             0s join a orders/biller lease=10s credit=1 owner=w1
                 joined
                 a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -304,12 +267,9 @@ fn an_undeliverable_message_does_not_start_a_new_effect_of_its_key() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
-            0s produce orders a
-                stored 0:0
-            0s produce orders b
-                stored 0:1
+            0s topic orders 1 => created
+            0s produce orders a => stored 0:0
+            0s produce orders b => stored 0:1
             0s join a orders/biller lease=10s credit=2 owner=w1
                 joined
                 a gets orders/biller 0:0.1 "a" spent 1 until 10s

@@ -7,27 +7,23 @@ use crate::transcript::check;
 #[test]
 fn a_patch_merges_and_a_reset_restores_the_default() {
     check(expect![[r#"
-        1s topic orders 1 lease=5s max_open=2000
-            created
+        1s topic orders 1 lease=5s max_open=2000 => created
         2s patch orders max_in_flight=64
             orders 0..0 (0 bytes), dead 0, groups [], changed lease_ms max_in_flight max_open
         3s patch orders reset=lease_ms,max_open
             orders 0..0 (0 bytes), dead 0, groups [], changed max_in_flight
         4s patch orders lease=7s reset=lease_ms
             orders 0..0 (0 bytes), dead 0, groups [], changed lease_ms max_in_flight
-        5s patch orders
-            orders 0..0 (0 bytes), dead 0, groups [], changed lease_ms max_in_flight
+        5s patch orders => orders 0..0 (0 bytes), dead 0, groups [], changed lease_ms max_in_flight
         6s crash
-        7s view orders
-            orders 0..0 (0 bytes), dead 0, groups [], changed lease_ms max_in_flight
+        7s view orders => orders 0..0 (0 bytes), dead 0, groups [], changed lease_ms max_in_flight
     "#]]);
 }
 
 #[test]
 fn a_patch_is_validated_as_a_unit() {
     check(expect![[r#"
-        1s topic orders 1 max_in_flight=5 max_open=10
-            created
+        1s topic orders 1 max_in_flight=5 max_open=10 => created
         2s patch orders max_open=4
             refused: settings.max_open: must be between 5 and 1000000 (got 4)
         3s patch orders max_in_flight=11
@@ -38,20 +34,16 @@ fn a_patch_is_validated_as_a_unit() {
             refused: settings.lease_ms: must be between 250 and 43200000 (got 1)
         6s patch orders effect=8d
             refused: settings.dedupe_ttl_ms: must not be shorter than effect_ttl_ms
-        7s view orders
-            orders 0..0 (0 bytes), dead 0, groups [], changed max_in_flight max_open
-        8s patch nothing lease=1s
-            refused: no such topic
+        7s view orders => orders 0..0 (0 bytes), dead 0, groups [], changed max_in_flight max_open
+        8s patch nothing lease=1s => refused: no such topic
     "#]]);
 }
 
 #[test]
 fn patching_a_dead_letter_topic_is_rejected() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -67,8 +59,7 @@ fn patching_a_dead_letter_topic_is_rejected() {
 #[test]
 fn a_patched_lease_ms_applies_to_new_leases_only() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s join a orders/biller + join b orders/biller lease=20s
             joined
             joined
@@ -103,10 +94,8 @@ fn a_patched_lease_ms_applies_to_new_leases_only() {
 #[test]
 fn a_raised_limit_applies_at_once_and_a_lowered_one_revokes_nothing() {
     check(expect![[r#"
-        1s topic orders 1 max_in_flight=1
-            created
-        1s join a orders/biller
-            joined
+        1s topic orders 1 max_in_flight=1 => created
+        1s join a orders/biller => joined
         2s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -137,10 +126,8 @@ fn a_raised_limit_applies_at_once_and_a_lowered_one_revokes_nothing() {
 #[test]
 fn a_shorter_retention_applies_at_once() {
     check(expect![[r#"
-        1s topic orders 1 retention=365d
-            created
-        1s join a orders/biller
-            joined
+        1s topic orders 1 retention=365d => created
+        1s join a orders/biller => joined
         2s produce orders m0
             stored 0:0
             a gets orders/biller 0:0.1 "m0" spent 1 until 32s
@@ -160,8 +147,7 @@ fn a_shorter_retention_applies_at_once() {
 #[test]
 fn a_longer_dedupe_ttl_does_not_turn_a_forgotten_death_into_an_ack() {
     check(expect![[r#"
-        0s topic orders 1 dedupe=1m
-            created
+        0s topic orders 1 dedupe=1m => created
         0s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -175,13 +161,11 @@ fn a_longer_dedupe_ttl_does_not_turn_a_forgotten_death_into_an_ack() {
             dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
             orders/biller 0:1 acked
-        2s ack orders/biller 0:0.1
-            stale: dead
+        2s ack orders/biller 0:0.1 => stale: dead
         20h patch orders reset=dedupe_ttl_ms,effect_ttl_ms
             trim 0:0..2
             orders 2..2 (0 bytes), dead 1, groups ["biller"]
-        20h ack orders/biller 0:1.1
-            ok
+        20h ack orders/biller 0:1.1 => ok
         21h produce orders m2
             stored 0:2
             a gets orders/biller 0:2.1 "m2" spent 1 until 75630s
@@ -192,23 +176,18 @@ fn a_longer_dedupe_ttl_does_not_turn_a_forgotten_death_into_an_ack() {
             trim 0:0..3
             expire to 86401.001s
             stale: gone
-        25h ack orders/biller 0:1.1
-            stale: gone
+        25h ack orders/biller 0:1.1 => stale: gone
         25h crash
-        144h ack orders/biller 0:2.1
-            ok
-        200h ack orders/biller 0:2.1
-            stale: gone
+        144h ack orders/biller 0:2.1 => ok
+        200h ack orders/biller 0:2.1 => stale: gone
     "#]]);
 }
 
 #[test]
 fn a_second_patch_keeps_track_of_what_the_first_forgot() {
     check(expect![[r#"
-        0s topic orders 1 dedupe=1m
-            created
-        0s produce orders m0
-            stored 0:0
+        0s topic orders 1 dedupe=1m => created
+        0s produce orders m0 => stored 0:0
         0s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 30s

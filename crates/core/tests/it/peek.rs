@@ -11,43 +11,32 @@ use crate::transcript::{World, check};
 #[test]
 fn messages_are_returned_in_order_from_memory_and_from_rows() {
     check(expect![[r#"
-        1s topic orders 2
-            created
+        1s topic orders 2 => created
         1s produce orders m0 p=1 + produce orders m1 p=1
             stored 1:0
             stored 1:1
-        2s produce orders m2 p=1
-            stored 1:2
-        3s peek orders 1
-            1:0 m0; 1:1 m1; 1:2 m2 (scanned 3, the end)
-        3s peek orders 0
-            none (scanned 0, the end)
+        2s produce orders m2 p=1 => stored 1:2
+        3s peek orders 1 => 1:0 m0; 1:1 m1; 1:2 m2 (scanned 3, the end)
+        3s peek orders 0 => none (scanned 0, the end)
         4s crash
-        5s peek orders 1
-            1:0 m0; 1:1 m1; 1:2 m2 (scanned 3, the end)
-        5s peek orders 1 from=1 limit=1
-            1:1 m1 (scanned 1, next 2)
-        5s peek orders 1 from=2
-            1:2 m2 (scanned 1, the end)
-        5s peek orders 1 from=3
-            none (scanned 0, the end)
-        5s peek orders 1 from=9
-            none (scanned 0, the end)
+        5s peek orders 1 => 1:0 m0; 1:1 m1; 1:2 m2 (scanned 3, the end)
+        5s peek orders 1 from=1 limit=1 => 1:1 m1 (scanned 1, next 2)
+        5s peek orders 1 from=2 => 1:2 m2 (scanned 1, the end)
+        5s peek orders 1 from=3 => none (scanned 0, the end)
+        5s peek orders 1 from=9 => none (scanned 0, the end)
     "#]]);
 }
 
 #[test]
 fn a_peek_with_a_group_returns_the_state_of_each_message() {
     check(expect![[r#"
-        1s topic orders 1 max_in_flight=4
-            created
+        1s topic orders 1 max_in_flight=4 => created
         1s produce orders m0 + produce orders m1 + produce orders m2 + produce orders m3
             stored 0:0
             stored 0:1
             stored 0:2
             stored 0:3
-        1s produce orders m4
-            stored 0:4
+        1s produce orders m4 => stored 0:4
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -74,82 +63,55 @@ fn a_peek_with_a_group_returns_the_state_of_each_message() {
             0:0 m0 settled; 0:1 m1 waiting after 1 "boom", due 3602s; 0:2 m2 waiting after 1 "nack", due 7202s; 0:3 m3 waiting, due 10802s; 0:4 m4 leased after 1; 0:5 m5 leased after 1 (scanned 6, the end)
         4s peek orders 0 group=biller state=waiting limit=2
             0:1 m1 waiting after 1 "boom", due 3602s; 0:2 m2 waiting after 1 "nack", due 7202s (scanned 3, next 3)
-        4s peek orders 0 group=biller state=settled
-            0:0 m0 settled (scanned 6, the end)
-        4s pause orders/biller
-            ok
-        4s produce orders m6
-            stored 0:6
-        4s peek orders 0 group=biller state=ready
-            0:6 m6 ready (scanned 7, the end)
+        4s peek orders 0 group=biller state=settled => 0:0 m0 settled (scanned 6, the end)
+        4s pause orders/biller => ok
+        4s produce orders m6 => stored 0:6
+        4s peek orders 0 group=biller state=ready => 0:6 m6 ready (scanned 7, the end)
         5s crash
         6s peek orders 0 group=biller
             0:0 m0 settled; 0:1 m1 waiting after 1 "boom", due 3602s; 0:2 m2 waiting after 1 "nack", due 7202s; 0:3 m3 waiting, due 10802s; 0:4 m4 leased after 1; 0:5 m5 leased after 1; 0:6 m6 ready (scanned 7, the end)
-        7s group orders/mailer
-            created
-        7s peek orders 0 group=mailer state=ready limit=1
-            0:0 m0 ready (scanned 1, next 1)
+        7s group orders/mailer => created
+        7s peek orders 0 group=mailer state=ready limit=1 => 0:0 m0 ready (scanned 1, next 1)
     "#]]);
 }
 
 #[test]
 fn filters_are_combined_with_and() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0 key=k1 run=r1 step=s1 tenant=acme idem=i0
-            stored 0:0
-        2s produce orders m1 key=k1 run=r1 step=s2
-            stored 0:1
-        3s produce orders m2 key=k2 run=r2 step=s1 tenant=acme
-            stored 0:2
-        4s peek orders 0 key=k1
-            0:0 m0; 0:1 m1 (scanned 3, the end)
-        4s peek orders 0 run=r1 step=s2
-            0:1 m1 (scanned 3, the end)
-        4s peek orders 0 step=s1 tenant=acme
-            0:0 m0; 0:2 m2 (scanned 3, the end)
-        4s peek orders 0 tenant=default
-            0:1 m1 (scanned 3, the end)
-        4s peek orders 0 idem=i0
-            0:0 m0 (scanned 3, the end)
-        4s peek orders 0 idem=i1
-            none (scanned 3, the end)
-        4s peek orders 0 since=2s
-            0:1 m1; 0:2 m2 (scanned 3, the end)
-        4s peek orders 0 until=2s
-            0:0 m0 (scanned 3, the end)
-        4s peek orders 0 since=2s until=3s
-            0:1 m1 (scanned 3, the end)
+        1s topic orders 1 => created
+        1s produce orders m0 key=k1 run=r1 step=s1 tenant=acme idem=i0 => stored 0:0
+        2s produce orders m1 key=k1 run=r1 step=s2 => stored 0:1
+        3s produce orders m2 key=k2 run=r2 step=s1 tenant=acme => stored 0:2
+        4s peek orders 0 key=k1 => 0:0 m0; 0:1 m1 (scanned 3, the end)
+        4s peek orders 0 run=r1 step=s2 => 0:1 m1 (scanned 3, the end)
+        4s peek orders 0 step=s1 tenant=acme => 0:0 m0; 0:2 m2 (scanned 3, the end)
+        4s peek orders 0 tenant=default => 0:1 m1 (scanned 3, the end)
+        4s peek orders 0 idem=i0 => 0:0 m0 (scanned 3, the end)
+        4s peek orders 0 idem=i1 => none (scanned 3, the end)
+        4s peek orders 0 since=2s => 0:1 m1; 0:2 m2 (scanned 3, the end)
+        4s peek orders 0 until=2s => 0:0 m0 (scanned 3, the end)
+        4s peek orders 0 since=2s until=3s => 0:1 m1 (scanned 3, the end)
         5s crash
-        6s peek orders 0 key=k1 limit=1
-            0:0 m0 (scanned 1, next 1)
+        6s peek orders 0 key=k1 limit=1 => 0:0 m0 (scanned 1, next 1)
     "#]]);
 }
 
 #[test]
 fn an_invalid_peek_is_rejected() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s peek orders 1
-            refused: partition: does not exist in this topic
-        1s peek orders 0 state=ready
-            refused: state: requires a group
-        1s peek orders 0 group=biller
-            refused: no such group
-        1s peek nothing 0
-            refused: no such topic
+        1s topic orders 1 => created
+        1s peek orders 1 => refused: partition: does not exist in this topic
+        1s peek orders 0 state=ready => refused: state: requires a group
+        1s peek orders 0 group=biller => refused: no such group
+        1s peek nothing 0 => refused: no such topic
     "#]]);
 }
 
 #[test]
 fn trimmed_messages_are_skipped_and_open_ones_below_are_returned() {
     check(expect![[r#"
-        1s topic orders 1 retention=1s
-            created
-        1s join a orders/biller lease=12h
-            joined
+        1s topic orders 1 retention=1s => created
+        1s join a orders/biller lease=12h => joined
         1s produce orders m0
             stored 0:0
             a gets orders/biller 0:0.1 "m0" spent 1 until 43201s
@@ -169,32 +131,26 @@ fn trimmed_messages_are_skipped_and_open_ones_below_are_returned() {
             trim 0:2..3
             stored 0:3
             a gets orders/biller 0:3.1 "m3" spent 1 until 43260s
-        60s view orders
-            orders 3..4 (2 bytes), dead 0, groups ["biller"], changed retention_ms
-        60s peek orders 0
-            0:1 m1; 0:3 m3 (scanned 2, the end)
+        60s view orders => orders 3..4 (2 bytes), dead 0, groups ["biller"], changed retention_ms
+        60s peek orders 0 => 0:1 m1; 0:3 m3 (scanned 2, the end)
         61s crash
         62s peek orders 0
             trim 0:2..3
             0:1 m1; 0:3 m3 (scanned 2, the end)
-        62s peek orders 0 from=2 group=biller
-            0:3 m3 leased after 1 (scanned 1, the end)
+        62s peek orders 0 from=2 group=biller => 0:3 m3 leased after 1 (scanned 1, the end)
         63s ack orders/biller 0:1.1
             ok
             orders/biller 0:1 acked
             trim 0:0..3
-        64s peek orders 0
-            0:3 m3 (scanned 1, the end)
+        64s peek orders 0 => 0:3 m3 (scanned 1, the end)
     "#]]);
 }
 
 #[test]
 fn a_peek_includes_messages_that_are_not_durable_yet() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         2s crash
         3s peek orders 0 + produce orders m1 + peek orders 0 from=1
             stored 0:1
@@ -210,10 +166,8 @@ fn a_peek_includes_messages_that_are_not_durable_yet() {
 #[test]
 fn a_message_redriven_for_one_group_is_settled_for_the_others() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         1s join a orders/biller + group orders/mailer
             joined
             created
@@ -222,16 +176,11 @@ fn a_message_redriven_for_one_group_is_settled_for_the_others() {
             ok
             dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
-        3s pause orders/biller
-            ok
-        4s redrive orders 0:0
-            redriven as 0:1
-        5s peek orders 0 group=biller
-            0:0 m0 settled; 0:1 m0 ready (scanned 2, the end)
-        5s peek orders 0 group=mailer
-            0:0 m0 ready; 0:1 m0 settled (scanned 2, the end)
-        5s peek dlq.orders 0
-            0:0 m0 (scanned 1, the end)
+        3s pause orders/biller => ok
+        4s redrive orders 0:0 => redriven as 0:1
+        5s peek orders 0 group=biller => 0:0 m0 settled; 0:1 m0 ready (scanned 2, the end)
+        5s peek orders 0 group=mailer => 0:0 m0 ready; 0:1 m0 settled (scanned 2, the end)
+        5s peek dlq.orders 0 => 0:0 m0 (scanned 1, the end)
     "#]]);
 }
 
@@ -325,17 +274,13 @@ fn a_slice_ends_at_the_limit_of_last_errors_read() {
 #[test]
 fn a_slice_ends_at_the_limit_of_scanned_messages() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders a + produce orders b + produce orders c
             stored 0:0
             stored 0:1
             stored 0:2
-        2s peek orders 0 scan=2
-            0:0 a; 0:1 b (scanned 2, next 2)
-        2s peek orders 0 scan=2 from=2
-            0:2 c (scanned 1, the end)
-        2s peek orders 0 scan=2 key=none
-            none (scanned 2, next 2)
+        2s peek orders 0 scan=2 => 0:0 a; 0:1 b (scanned 2, next 2)
+        2s peek orders 0 scan=2 from=2 => 0:2 c (scanned 1, the end)
+        2s peek orders 0 scan=2 key=none => none (scanned 2, next 2)
     "#]]);
 }

@@ -8,12 +8,9 @@ use crate::transcript::{World, check};
 #[test]
 fn a_redrive_appends_to_the_partition_and_delivers_to_one_group_only() {
     check(expect![[r#"
-        1s topic orders 2 retry=2,1s,1s
-            created
-        1s join a orders/biller
-            joined
-        1s join b orders/mailer
-            joined
+        1s topic orders 2 retry=2,1s,1s => created
+        1s join a orders/biller => joined
+        1s join b orders/mailer => joined
         1s produce orders m0 p=1 + produce orders m1 p=1
             stored 1:0
             stored 1:1
@@ -35,8 +32,7 @@ fn a_redrive_appends_to_the_partition_and_delivers_to_one_group_only() {
         3s redrive orders 1:0
             redriven as 1:2
             a gets orders/biller 1:2.1 "m0" spent 1 until 33s redriven 1 times from 1:0
-        4s redrive orders 1:0
-            redriven as 1:2 before
+        4s redrive orders 1:0 => redriven as 1:2 before
         5s view orders/mailer
             next 0 of 0, committed -1, backlog 0, leased 0, waiting 0, nothing_new; next 3 of 3, committed 2, backlog 0, leased 0, waiting 0, nothing_new
         5s view orders
@@ -52,18 +48,15 @@ fn a_redrive_appends_to_the_partition_and_delivers_to_one_group_only() {
         9s redrive orders 1:1
             redriven as 1:3
             a gets orders/biller 1:3.1 "m0" spent 1 until 39s redriven 2 times from 1:0
-        10s redrive orders 1:0
-            redriven as 1:2 before
+        10s redrive orders 1:0 => redriven as 1:2 before
     "#]]);
 }
 
 #[test]
 fn a_redrive_survives_a_crash() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -76,8 +69,7 @@ fn a_redrive_survives_a_crash() {
             redriven as 0:1
             redriven as 0:1 before
         5s crash
-        6s redrive orders 0:0
-            redriven as 0:1 before
+        6s redrive orders 0:0 => redriven as 0:1 before
         7s join b orders/late
             joined
             b gets orders/late 0:0.1 "hello" spent 1 until 37s
@@ -90,10 +82,8 @@ fn a_redrive_survives_a_crash() {
 #[test]
 fn a_redrive_removes_a_deadline_only_if_it_was_the_cause_of_death() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders late deadline=10s
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders late deadline=10s => stored 0:0
         11s join a orders/biller
             joined
             dead letter 0:0 deadline after 0 of biller, ""
@@ -120,10 +110,8 @@ fn a_redrive_removes_a_deadline_only_if_it_was_the_cause_of_death() {
 #[test]
 fn a_dead_letter_of_a_deleted_group_is_not_redriven() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -136,24 +124,18 @@ fn a_dead_letter_of_a_deleted_group_is_not_redriven() {
             a is dismissed
             sweep blocks 3 0:1..1
             sweep cursor 3 0
-        4s redrive orders 0:0
-            refused: no such group
-        5s view orders
-            orders 0..1 (5 bytes), dead 1, groups []
-        6s group orders/biller latest
-            created
-        7s redrive orders 0:0
-            redriven as 0:1
+        4s redrive orders 0:0 => refused: no such group
+        5s view orders => orders 0..1 (5 bytes), dead 1, groups []
+        6s group orders/biller latest => created
+        7s redrive orders 0:0 => redriven as 0:1
     "#]]);
 }
 
 #[test]
 fn a_dead_letter_survives_the_deletion_of_its_group_and_not_of_its_topic() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -174,12 +156,9 @@ fn a_dead_letter_survives_the_deletion_of_its_group_and_not_of_its_topic() {
             sweep dead letters topic 5 0..4096
             sweep the last pointers topic 1
             sweep the last pointers topic 5
-        4s redrive orders 0:0
-            refused: no such topic
-        5s topic orders 1
-            created
-        6s redrive orders 0:0
-            refused: no such message
+        4s redrive orders 0:0 => refused: no such topic
+        5s topic orders 1 => created
+        6s redrive orders 0:0 => refused: no such message
     "#]]);
 }
 

@@ -8,10 +8,8 @@ use crate::transcript::{World, check};
 #[test]
 fn each_failure_doubles_the_backoff_up_to_max_backoff_ms() {
     check(expect![[r#"
-        1s topic orders 1 retry=6,1s,4s
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=6,1s,4s => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -44,12 +42,9 @@ fn each_failure_doubles_the_backoff_up_to_max_backoff_ms() {
 #[test]
 fn a_message_with_its_own_policy_follows_it() {
     check(expect![[r#"
-        1s topic orders 1 retry=9,1h,1h
-            created
-        1s produce orders hello retry=2,1s,1s
-            stored 0:0
-        1s produce orders hello retry=3
-            stored 0:1
+        1s topic orders 1 retry=9,1h,1h => created
+        1s produce orders hello retry=2,1s,1s => stored 0:0
+        1s produce orders hello retry=3 => stored 0:1
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -72,8 +67,7 @@ fn a_message_with_its_own_policy_follows_it() {
 #[test]
 fn a_worker_may_name_the_delay() {
     check(expect![[r#"
-        1s topic orders 1 retry=6,1h,1h
-            created
+        1s topic orders 1 retry=6,1h,1h => created
         1s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -97,10 +91,8 @@ fn a_worker_may_name_the_delay() {
 #[test]
 fn the_last_error_is_the_reason_nack_or_ack_timeout() {
     check(expect![[r#"
-        1s topic orders 1 lease=10s retry=9,1s,1s
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 lease=10s retry=9,1s,1s => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 11s
@@ -131,18 +123,15 @@ fn the_last_error_is_the_reason_nack_or_ack_timeout() {
             a gets orders/biller 0:0.6 "hello" spent 5 until 33s after "again"
             ok
             orders/biller 0:0 acked
-        25s rows note
-            note 0
+        25s rows note => note 0
     "#]]);
 }
 
 #[test]
 fn attempts_and_the_last_error_survive_a_crash() {
     check(expect![[r#"
-        1s topic orders 1 retry=9,1s,1s
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 retry=9,1s,1s => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -167,10 +156,8 @@ fn attempts_and_the_last_error_survive_a_crash() {
 #[test]
 fn a_retry_is_read_from_its_page_a_second_before_it_is_due() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders hello
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders hello => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
@@ -178,12 +165,10 @@ fn a_retry_is_read_from_its_page_a_second_before_it_is_due() {
             ok
             orders/biller 0:0 nacked, due 12s
         3s crash
-        4s join a orders/biller
-            joined
+        4s join a orders/biller => joined
         11999ms view orders/biller
             next 1 of 1, committed -1, backlog 1, leased 0, waiting 1 (first 12s), nothing_new
-        12s wait
-            a gets orders/biller 0:0.2 "hello" spent 2 until 42s after "nack"
+        12s wait => a gets orders/biller 0:0.2 "hello" spent 2 until 42s after "nack"
     "#]]);
 }
 
@@ -208,10 +193,8 @@ fn four_fresh_messages_are_delivered_after_each_retry() {
 #[test]
 fn retries_get_their_share_with_a_prefetch_of_one() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders r0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders r0 => stored 0:0
         1s join a orders/biller credit=1
             joined
             a gets orders/biller 0:0.1 "r0" spent 1 until 31s
@@ -279,8 +262,7 @@ fn due_retries_do_not_starve_fresh_messages_that_must_be_read() {
 #[test]
 fn a_message_given_back_is_delivered_before_fresh_messages() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1

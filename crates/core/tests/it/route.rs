@@ -13,16 +13,11 @@ fn a_keyed_message_for_another_shard_is_pinned() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
-            0s produce orders a to=receipts
-                goes on to receipts, for 1/1 until 604800s
-            0s produce orders a idem=k to=receipts seen=1
-                goes on to receipts, for 1/1 until 604800s
-            0s rows record
-                record 1
-            1s produce orders a idem=k to=receipts
-                goes on to receipts, for 1/1 until 604800s
+            0s topic orders 1 => created
+            0s produce orders a to=receipts => goes on to receipts, for 1/1 until 604800s
+            0s produce orders a idem=k to=receipts seen=1 => goes on to receipts, for 1/1 until 604800s
+            0s rows record => record 1
+            1s produce orders a idem=k to=receipts => goes on to receipts, for 1/1 until 604800s
             2s produce orders a idem=k route=orders
                 refused: this idempotency key was used for a different message; use a new key for new content
             2s produce orders b idem=k to=refunds
@@ -30,8 +25,7 @@ fn a_keyed_message_for_another_shard_is_pinned() {
             2s crash
             3s produce orders a idem=k to=receipts seen=absent deadline=1s
                 goes on to receipts, for 1/1 until 604800s
-            4s effect produce/orders k
-                is asked of 0
+            4s effect produce/orders k => is asked of 0
         "#]],
     );
 }
@@ -44,26 +38,19 @@ fn other_content_of_a_pinned_key_follows_the_same_route() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
-            0s produce orders a idem=k to=receipts
-                goes on to receipts, for 1/1 until 604800s
-            1s produce orders b idem=k to=receipts
-                goes on to receipts, for 1/1 until 604800s
+            0s topic orders 1 => created
+            0s produce orders a idem=k to=receipts => goes on to receipts, for 1/1 until 604800s
+            1s produce orders b idem=k to=receipts => goes on to receipts, for 1/1 until 604800s
             1s produce orders b idem=k to=refunds
                 refused: this idempotency key was used for a different message; use a new key for new content
             1s produce orders b idem=k
                 refused: this idempotency key was used for a different message; use a new key for new content
-            2s produce orders a idem=l route=receipts/0
-                goes on to receipts, for 1/1 until 604802s
-            2s produce orders b idem=l route=refunds
-                goes on to receipts, for 1/1 until 604802s
-            2s produce orders b idem=l
-                goes on to receipts, for 1/1 until 604802s
+            2s produce orders a idem=l route=receipts/0 => goes on to receipts, for 1/1 until 604802s
+            2s produce orders b idem=l route=refunds => goes on to receipts, for 1/1 until 604802s
+            2s produce orders b idem=l => goes on to receipts, for 1/1 until 604802s
             2s produce orders b idem=l to=refunds
                 refused: this idempotency key was used for a different message; use a new key for new content
-            3s rows record
-                record 2
+            3s rows record => record 2
         "#]],
     );
 }
@@ -74,18 +61,12 @@ fn a_pin_overrides_a_router_that_answers_differently() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
-            0s produce orders a idem=k route=receipts/0
-                goes on to receipts, for 1/1 until 604800s
-            1s produce orders a idem=k route=orders
-                goes on to receipts, for 1/1 until 604800s
-            1s produce orders a idem=k route=refunds/3
-                goes on to receipts, for 1/1 until 604800s
-            1s produce orders a idem=l route=orders
-                stored 0:0
-            2s produce orders a idem=l route=receipts
-                stored 0:0 before
+            0s topic orders 1 => created
+            0s produce orders a idem=k route=receipts/0 => goes on to receipts, for 1/1 until 604800s
+            1s produce orders a idem=k route=orders => goes on to receipts, for 1/1 until 604800s
+            1s produce orders a idem=k route=refunds/3 => goes on to receipts, for 1/1 until 604800s
+            1s produce orders a idem=l route=orders => stored 0:0
+            2s produce orders a idem=l route=receipts => stored 0:0 before
         "#]],
     );
 }
@@ -96,24 +77,18 @@ fn a_rejected_route_pins_no_key() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
-            1s produce nowhere a idem=k to=receipts
-                refused: no such topic
-            1s produce orders a idem=k to=receipts seen=absent
-                refused: no such topic
+            0s topic orders 1 => created
+            1s produce nowhere a idem=k to=receipts => refused: no such topic
+            1s produce orders a idem=k to=receipts seen=absent => refused: no such topic
             1s produce orders a idem=k to=receipts p=4 seen=4
                 refused: envelope.partition_override: must be below 4, the number of partitions
             1s produce orders a idem=k to=dlq.receipts seen=1
                 refused: topic: must not be a dead-letter topic
-            1s produce orders a idem=k to=receipts deadline=1s
-                refused: the deadline has passed
+            1s produce orders a idem=k to=receipts deadline=1s => refused: the deadline has passed
             1s produce orders 2000000bytes idem=k to=receipts
                 refused: value must be at most 1048576 bytes (got 2000000)
-            1s rows record
-                record 0
-            1s produce orders b idem=k
-                stored 0:0
+            1s rows record => record 0
+            1s produce orders b idem=k => stored 0:0
         "#]],
     );
 }
@@ -124,14 +99,11 @@ fn a_pin_expires_with_its_key() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1 dedupe=60s
-                created
-            0s produce orders a idem=k to=receipts
-                goes on to receipts, for 1/1 until 60s
+            0s topic orders 1 dedupe=60s => created
+            0s produce orders a idem=k to=receipts => goes on to receipts, for 1/1 until 60s
             59s produce orders a idem=k to=orders
                 refused: this idempotency key was used for a different message; use a new key for new content
-            59s produce orders a idem=k to=receipts
-                goes on to receipts, for 1/1 until 60s
+            59s produce orders a idem=k to=receipts => goes on to receipts, for 1/1 until 60s
             60s produce orders a idem=k to=orders
                 expire to 60.001s
                 stored 0:0
@@ -145,26 +117,18 @@ fn a_routed_message_is_stored_once() {
         0,
         2,
         expect![[r#"
-            0s topic receipts 2
-                created
-            0s produce receipts a idem=k to=receipts routed=1/1/9s
-                stored 0:0 in receipts
-            1s produce receipts a idem=k to=receipts routed=1/1/9s
-                stored 0:0 in receipts before
+            0s topic receipts 2 => created
+            0s produce receipts a idem=k to=receipts routed=1/1/9s => stored 0:0 in receipts
+            1s produce receipts a idem=k to=receipts routed=1/1/9s => stored 0:0 in receipts before
             1s produce receipts b idem=k to=receipts routed=1/1/9s
                 refused: this idempotency key was used for a different message; use a new key for new content
-            1s produce receipts a idem=k to=receipts routed=1/2/9s
-                stored 0:1 in receipts
-            1s produce receipts a idem=k to=receipts routed=2/1/9s
-                stored 0:2 in receipts
-            1s produce receipts a idem=k
-                stored 0:3
-            2s produce receipts a routed=1/1/9s
-                stored 0:4 in receipts
+            1s produce receipts a idem=k to=receipts routed=1/2/9s => stored 0:1 in receipts
+            1s produce receipts a idem=k to=receipts routed=2/1/9s => stored 0:2 in receipts
+            1s produce receipts a idem=k => stored 0:3
+            2s produce receipts a routed=1/1/9s => stored 0:4 in receipts
             3s produce gone a idem=k routed=1/1/9s
                 refused: this idempotency key was used for a different message; use a new key for new content
-            9s produce receipts a idem=k to=receipts routed=1/1/18s
-                stored 0:5 in receipts
+            9s produce receipts a idem=k to=receipts routed=1/1/18s => stored 0:5 in receipts
         "#]],
     );
 }
@@ -175,24 +139,15 @@ fn the_target_uses_the_expiry_of_the_pin_not_its_own_clock() {
         0,
         2,
         expect![[r#"
-            0s topic receipts 1
-                created
-            0s produce receipts a idem=k routed=1/1/60s
-                stored 0:0 in receipts
-            61s produce receipts a idem=k routed=1/1/60s
-                stored 0:0 in receipts before
-            62s produce receipts a idem=k routed=1/1/122s
-                stored 0:1 in receipts
-            63s produce receipts a idem=k routed=1/1/60s
-                stored 0:0 in receipts before
-            64s produce receipts a idem=k routed=1/1/122s
-                stored 0:1 in receipts before
-            65s produce receipts b idem=l routed=1/1/50s
-                stored 0:2 in receipts
-            66s produce receipts b idem=l routed=1/1/50s
-                stored 0:2 in receipts before
-            600s rows record
-                record 3
+            0s topic receipts 1 => created
+            0s produce receipts a idem=k routed=1/1/60s => stored 0:0 in receipts
+            61s produce receipts a idem=k routed=1/1/60s => stored 0:0 in receipts before
+            62s produce receipts a idem=k routed=1/1/122s => stored 0:1 in receipts
+            63s produce receipts a idem=k routed=1/1/60s => stored 0:0 in receipts before
+            64s produce receipts a idem=k routed=1/1/122s => stored 0:1 in receipts before
+            65s produce receipts b idem=l routed=1/1/50s => stored 0:2 in receipts
+            66s produce receipts b idem=l routed=1/1/50s => stored 0:2 in receipts before
+            600s rows record => record 3
             2000s rows record
                 expire to 660.001s
                 expire to 670.001s
@@ -208,10 +163,8 @@ fn messages_of_a_commit_are_pinned_and_queued_together() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
-            0s produce orders a
-                stored 0:0
+            0s topic orders 1 => created
+            0s produce orders a => stored 0:0
             0s join a orders/biller lease=10s credit=1 owner=w1
                 joined
                 a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -226,8 +179,7 @@ fn messages_of_a_commit_are_pinned_and_queued_together() {
                 sends to 0: 3 from 0
             2s produce orders r idem=k route=orders
                 refused: this idempotency key was used for a different message; use a new key for new content
-            2s produce orders r idem=k to=receipts
-                goes on to receipts, for 1/1 until 604801s
+            2s produce orders r idem=k to=receipts => goes on to receipts, for 1/1 until 604801s
         "#]],
     );
 }
@@ -238,8 +190,7 @@ fn an_arriving_message_can_be_forwarded_to_another_shard() {
         1,
         2,
         expect![[r#"
-            0s topic orders 1
-                created
+            0s topic orders 1 => created
             1s arrive 0 from=0 messages="orders a idem=k to=receipts; orders b; orders c idem=l"
                 arrived through 3
                 outbox 0: 0 receipts "a"
@@ -249,8 +200,7 @@ fn an_arriving_message_can_be_forwarded_to_another_shard() {
             2s arrived 0 through=0 refused="no such topic"
                 ok
                 dead letter 0:0 undeliverable after 0 of , "no such topic"
-            3s dead orders values
-                0:0 undeliverable of  at 2s "no such topic" a (scanned 1, the end)
+            3s dead orders values => 0:0 undeliverable of  at 2s "no such topic" a (scanned 1, the end)
         "#]],
     );
 }

@@ -142,21 +142,21 @@ const SETUPS: &[Setup] = &[
         "",
     ),
     setup(
-        "acked by this attempt, the first",
+        "acked by this attempt, which is attempt 1",
         after![LEASED, "101s ack orders/biller 0:0.1"],
         "102s",
         TOKEN,
         OWNER,
     ),
     setup(
-        "acked by this attempt, the second",
+        "acked by this attempt, which is attempt 2",
         after![LEASED, "101s nack orders/biller 0:0.1 delay=1s", "103s ack orders/biller 0:0.2"],
         "104s",
         SECOND,
         OWNER,
     ),
     setup(
-        "acked by this attempt, long after its first lease",
+        "acked by this attempt, which is attempt 1, long after its delivery",
         after![
             LEASED,
             "101s extend orders/biller 0:0.1 lease=12h",
@@ -250,7 +250,7 @@ const SETUPS: &[Setup] = &[
         after![LEASED, "101s ack orders/biller 0:0.1"],
         "604899999ms",
         TOKEN,
-        OWNER,
+        "",
     ),
     setup(
         "settled without a record, with a recent token of a later attempt",
@@ -264,6 +264,13 @@ const SETUPS: &[Setup] = &[
         after![LEASED, "101s ack orders/biller 0:0.1"],
         "604900s",
         TOKEN,
+        "",
+    ),
+    setup(
+        "settled without a record",
+        after![LEASED, "101s ack orders/biller 0:0.1"],
+        "604900s",
+        "",
         OWNER,
     ),
     setup(

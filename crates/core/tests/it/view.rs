@@ -7,12 +7,9 @@ use crate::transcript::check;
 #[test]
 fn paused_is_reported_before_all_other_reasons() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s group orders/biller
-            created
-        1s pause orders/biller
-            ok
+        1s topic orders 1 => created
+        1s group orders/biller => created
+        1s pause orders/biller => ok
         2s view orders/biller
             paused by ops since 1s; next 0 of 0, committed -1, backlog 0, leased 0, waiting 0, paused
     "#]]);
@@ -21,16 +18,12 @@ fn paused_is_reported_before_all_other_reasons() {
 #[test]
 fn a_group_without_consumers_reports_no_consumers() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s group orders/biller
-            created
+        1s topic orders 1 => created
+        1s group orders/biller => created
         2s view orders/biller
             next 0 of 0, committed -1, backlog 0, leased 0, waiting 0, no_consumers
-        3s join a orders/biller
-            joined
-        4s leave a
-            ok
+        3s join a orders/biller => joined
+        4s leave a => ok
         5s view orders/biller
             next 0 of 0, committed -1, backlog 0, leased 0, waiting 0, no_consumers
     "#]]);
@@ -39,8 +32,7 @@ fn a_group_without_consumers_reports_no_consumers() {
 #[test]
 fn full_consumers_are_reported_as_consumers_full() {
     check(expect![[r#"
-        1s topic orders 1 max_in_flight=1 max_open=1
-            created
+        1s topic orders 1 max_in_flight=1 max_open=1 => created
         1s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -55,8 +47,7 @@ fn full_consumers_are_reported_as_consumers_full() {
 #[test]
 fn max_in_flight_leases_are_reported_as_in_flight_limit() {
     check(expect![[r#"
-        1s topic orders 1 max_in_flight=1 max_open=1
-            created
+        1s topic orders 1 max_in_flight=1 max_open=1 => created
         1s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -71,8 +62,7 @@ fn max_in_flight_leases_are_reported_as_in_flight_limit() {
 #[test]
 fn max_open_messages_are_reported_as_max_open() {
     check(expect![[r#"
-        1s topic orders 1 max_in_flight=1 max_open=1
-            created
+        1s topic orders 1 max_in_flight=1 max_open=1 => created
         1s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -90,10 +80,8 @@ fn max_open_messages_are_reported_as_max_open() {
 #[test]
 fn an_empty_backlog_is_reported_as_nothing_new() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s join a orders/biller
-            joined
+        1s topic orders 1 => created
+        1s join a orders/biller => joined
         1s view orders/biller
             next 0 of 0, committed -1, backlog 0, leased 0, waiting 0, nothing_new
         1s produce orders m0
@@ -110,10 +98,8 @@ fn an_empty_backlog_is_reported_as_nothing_new() {
 #[test]
 fn messages_being_read_are_reported_as_loading() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         2s crash
         3s join a orders/biller + view orders/biller
             joined
@@ -127,10 +113,8 @@ fn messages_being_read_are_reported_as_loading() {
 #[test]
 fn no_reason_is_reported_while_messages_are_delivered() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s join a orders/biller
-            joined
+        1s topic orders 1 => created
+        1s join a orders/biller => joined
         2s produce orders m0 + view orders/biller
             stored 0:0
             next 0 of 1, committed -1, backlog 1, leased 0, waiting 0, flows
@@ -141,8 +125,7 @@ fn no_reason_is_reported_while_messages_are_delivered() {
 #[test]
 fn each_partition_has_its_own_reason() {
     check(expect![[r#"
-        1s topic orders 3 max_in_flight=1 max_open=1
-            created
+        1s topic orders 3 max_in_flight=1 max_open=1 => created
         1s produce orders m0 p=0 + produce orders m1 p=0 + produce orders n0 p=1 + produce orders n1 p=1
             stored 0:0
             stored 0:1
@@ -163,8 +146,7 @@ fn each_partition_has_its_own_reason() {
 #[test]
 fn settled_through_is_below_the_lowest_open_message() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -195,8 +177,7 @@ fn settled_through_is_below_the_lowest_open_message() {
 #[test]
 fn a_view_does_not_include_later_commands_of_its_batch() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         2s view orders + produce orders m0 + view orders + produce orders m1 + view orders
             orders 0..0 (0 bytes), dead 0, groups []
             stored 0:0

@@ -195,8 +195,8 @@ rows! {
         async |broker| later(broker, "a").await.0, token, owner;
     leased_again_to_another_owner: "leased to a later attempt of another owner",
         async |broker| later(broker, "b").await.0, token, owner;
-    acked_by_this_attempt: "acked by this attempt, the first", acked, token, owner;
-    acked_by_the_second_attempt: "acked by this attempt, the second",
+    acked_by_this_attempt: "acked by this attempt, which is attempt 1", acked, token, owner;
+    acked_by_the_second_attempt: "acked by this attempt, which is attempt 2",
         async |broker| later_and_acked(broker).await.1, token;
     acked_by_a_later_attempt: "acked by a later attempt",
         async |broker| later_and_acked(broker).await.0, token, owner;

@@ -80,7 +80,7 @@ pub async fn copy(
     let copying = begin(&mut session.client).await?;
     if let Some(found) = migrate(&copying).await? {
         if found.storage != identity.storage {
-            return Err(OpenError::PooledSession.into());
+            return Err(OpenError::NotEmpty.into());
         }
         // The earlier copy may have been killed before it marked the directory.
         from.mark_copied().await.map_err(CopyError::Unmarked)?;

@@ -28,7 +28,7 @@ pub enum OpenError {
     #[error("shard {shard} does not exist; the database has {shards} shards, numbered from 0")]
     NoShard { shard: ShardId, shards: usize },
     #[error("the database already contains a DriftQ storage; use an empty database")]
-    PooledSession,
+    NotEmpty,
     #[error(
         "the tables were created in another database; if they were restored from a backup, run `driftq mark-restored`"
     )]

@@ -69,7 +69,7 @@ pub(crate) async fn run(driftq: &str, engine: Engine, set: &Path) -> anyhow::Res
     let mut server = storage.start(driftq).await?;
     // With libfaketime, PostgreSQL occasionally reads the machine's time. A timeout then ends a
     // session of the server.
-    let api = server.api()?.repeating();
+    let api = server.api()?.with_retries(3);
     let mut checks = Checks::default();
     let checked = all(driftq, &api, &answers, &storage, set, &mut checks).await;
     if checked.is_err() || !checks.failures.is_empty() {

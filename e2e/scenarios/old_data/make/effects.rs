@@ -112,7 +112,7 @@ async fn own_scope(api: &Api, answers: &mut Answers) -> anyhow::Result<()> {
 async fn start(api: &Api, key: &str, on_doubt: &str, lease_ms: u64) -> anyhow::Result<Value> {
     let more = json!({ "request": format!("charge for {key}"), "on_doubt": on_doubt,
         "lease_ms": lease_ms, "owner": "api-2", "nonce": format!("nonce-{key}") });
-    begin(api, SCOPE, key, more).await?.ok()
+    Ok(begin(api, SCOPE, key, more).await?.ok()?)
 }
 
 async fn under_deliveries(api: &Api, answers: &mut Answers) -> anyhow::Result<()> {

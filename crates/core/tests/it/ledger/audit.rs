@@ -11,8 +11,7 @@ use crate::transcript::{World, check};
 #[test]
 fn accepted_decisions_are_recorded_and_rejected_ones_are_not() {
     check(expect![[r#"
-        0s chain
-            0 records, tip 81033e12
+        0s chain => 0 records, tip 81033e12
         0s begin op/charge k on=probe owner=w1 request=a nonce=n
             EXECUTE: op/charge k.1 IN_PROGRESS until 30s
         1s begin op/charge k on=probe owner=w1 request=a nonce=n
@@ -21,8 +20,7 @@ fn accepted_decisions_are_recorded_and_rejected_ones_are_not() {
             refused: this key was used for a different request; use a new key for a new request
         1s begin op/charge k on=probe owner=w2 request=a
             IN_PROGRESS: fence 1 of "w1", ask in 29000ms
-        1s extend-effect op/charge k.1
-            extended until 31s
+        1s extend-effect op/charge k.1 => extended until 31s
         2s finish op/charge k.1 succeeded result=1
             op/charge k.1 SUCCEEDED result 1, kept until 604802s
         2s finish op/charge k.1 succeeded result=1
@@ -31,15 +29,12 @@ fn accepted_decisions_are_recorded_and_rejected_ones_are_not() {
             refused: this fence is already finished with a different outcome
         3s begin op/charge k on=probe owner=w2 request=a
             REPLAY: op/charge k.1 SUCCEEDED result 1, kept until 604802s
-        3s again op/charge none
-            refused: no such effect
-        4s chain
-            2 records, tip 9f4fe3f8
+        3s again op/charge none => refused: no such effect
+        4s chain => 2 records, tip 9f4fe3f8
         5s audit 1..2
             #1 begin op/charge k.1 by w1 fa7b2c30; #2 finish op/charge k.1 SUCCEEDED by w1 9f4fe3f8 (the end)
         6s crash
-        7s chain
-            2 records, tip 9f4fe3f8
+        7s chain => 2 records, tip 9f4fe3f8
         7s audit 1..2
             #1 begin op/charge k.1 by w1 fa7b2c30; #2 finish op/charge k.1 SUCCEEDED by w1 9f4fe3f8 (the end)
     "#]]);
@@ -63,14 +58,10 @@ fn doubt_failures_and_resolutions_are_recorded() {
             refused: the effect is FAILED_RETRYABLE; only an effect in doubt can be resolved
         14s begin op/charge k on=probe owner=w3
             RETRYABLE: op/charge k.2 FAILED_RETRYABLE, kept until 604813s; Retry by ops: looked
-        14s again op/charge k owner=w3
-            EXECUTE: op/charge k.3 IN_PROGRESS until 44s
-        15s finish op/charge k.3 retryable
-            op/charge k.3 FAILED_RETRYABLE, kept until 604815s
-        16s again op/charge k owner=w4
-            EXECUTE: op/charge k.4 IN_PROGRESS until 46s
-        17s finish op/charge k.4 failed
-            op/charge k.4 FAILED_FINAL, kept until 604817s
+        14s again op/charge k owner=w3 => EXECUTE: op/charge k.3 IN_PROGRESS until 44s
+        15s finish op/charge k.3 retryable => op/charge k.3 FAILED_RETRYABLE, kept until 604815s
+        16s again op/charge k owner=w4 => EXECUTE: op/charge k.4 IN_PROGRESS until 46s
+        17s finish op/charge k.4 failed => op/charge k.4 FAILED_FINAL, kept until 604817s
         18s audit 1..9
             #1 begin op/charge k.1 by w1 b3d7f032; #2 begin op/charge k.2 by w2 df8c59e1; #3 finish op/charge k.2 IN_DOUBT by w2 6e9206b5; #4 resolve op/charge k.2 FAILED_RETRYABLE by ops 67823179; #5 begin op/charge k.3 by w3 25a2ec35; #6 finish op/charge k.3 FAILED_RETRYABLE by w3 cf5fbbe0; #7 begin op/charge k.4 by w4 e3139aa1; #8 finish op/charge k.4 FAILED_FINAL by w4 1d9cd0c7 (next 9)
     "#]]);
@@ -79,14 +70,10 @@ fn doubt_failures_and_resolutions_are_recorded() {
 #[test]
 fn a_commit_is_recorded_as_one_decision_per_outcome() {
     check(expect![[r#"
-        0s topic orders 1
-            created
-        0s produce orders a idem=own
-            stored 0:0
-        0s produce orders b
-            stored 0:1
-        0s produce orders c
-            stored 0:2
+        0s topic orders 1 => created
+        0s produce orders a idem=own => stored 0:0
+        0s produce orders b => stored 0:1
+        0s produce orders c => stored 0:2
         0s join a orders/biller lease=60s credit=3 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 60s
@@ -114,8 +101,7 @@ fn a_commit_is_recorded_as_one_decision_per_outcome() {
         7s commit orders/biller 0:2.1 result=2
             committed
             orders/biller 0:2 acked
-        8s chain
-            10 records, tip 2dada86f
+        8s chain => 10 records, tip 2dada86f
         8s audit 1..20
             #1 begin effect/orders/biller x.1 by w1 f00cabce; #2 begin effect/orders/biller y.1 by w1 69c93ace; #3 finish effect/orders/biller x.1 SUCCEEDED by w1 cffdf13f; #4 finish effect/orders/biller y.1 FAILED_FINAL by w1 46b4b37d; #5 begin effect/orders/biller own.1 by w1 5d614fc1; #6 finish effect/orders/biller own.1 SUCCEEDED by w1 aa4d7dc7; #7 begin effect/orders/biller z.1 by w1 e5ebd414; #8 finish effect/orders/biller z.1 FAILED_RETRYABLE by w1 a4ab31fe; #9 begin effect/orders/biller m_aaaacaac.1 by w1 23ade267; #10 finish effect/orders/biller m_aaaacaac.1 SUCCEEDED by w1 2dada86f (next 11)
         8s audit 3..5
@@ -126,10 +112,8 @@ fn a_commit_is_recorded_as_one_decision_per_outcome() {
 #[test]
 fn the_result_after_an_attempt_in_doubt_belongs_to_the_next_owner() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s
-            created
-        0s produce orders a idem=own
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s => created
+        0s produce orders a idem=own => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -139,8 +123,7 @@ fn the_result_after_an_attempt_in_doubt_belongs_to_the_next_owner() {
             ok
             effect/orders/biller own.1 in doubt: abandoned
             orders/biller 0:0 nacked, due 2.342s
-        2s leave a
-            ok
+        2s leave a => ok
         4s join b orders/biller lease=10s credit=1 owner=w2
             joined
             b gets orders/biller 0:0.2 "a" spent 2 until 14s after "nack"
@@ -168,15 +151,12 @@ fn decisions_of_one_batch_are_chained_in_order() {
             op/b k.1 FAILED_FINAL, kept until 604801s
             op/a k.1 FAILED_FINAL, kept until 604801s
             #1 begin op/a k.1 734654b7; #2 begin op/b k.1 5ed46629 (next 3)
-        2s chain
-            4 records, tip 406f51b4
+        2s chain => 4 records, tip 406f51b4
         2s audit 1..4
             #1 begin op/a k.1 734654b7; #2 begin op/b k.1 5ed46629; #3 finish op/b k.1 FAILED_FINAL f7c8cf9b; #4 finish op/a k.1 FAILED_FINAL 406f51b4 (the end)
-        3s rows audit
-            audit 2
+        3s rows audit => audit 2
         4s crash
-        5s chain
-            4 records, tip 406f51b4
+        5s chain => 4 records, tip 406f51b4
     "#]]);
 }
 

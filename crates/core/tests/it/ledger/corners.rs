@@ -7,8 +7,7 @@ use crate::transcript::check;
 #[test]
 fn a_commit_result_ends_doubt_but_not_a_parked_effect() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s
-            created
+        0s topic orders 1 retry=5,1s,1s => created
         0s produce orders a idem=k + produce orders b idem=l
             stored 0:0
             stored 0:1
@@ -43,10 +42,8 @@ fn a_commit_result_ends_doubt_but_not_a_parked_effect() {
 #[test]
 fn a_message_dead_lettered_twice_may_have_forgotten_effects() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s dedupe=1m
-            created
-        0s produce orders a
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s dedupe=1m => created
+        0s produce orders a => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -74,19 +71,16 @@ fn a_message_dead_lettered_twice_may_have_forgotten_effects() {
 #[test]
 fn an_effect_in_doubt_before_a_crash_gets_no_grace_period() {
     check(expect![[r#"
-        0s begin op/charge k on=park
-            EXECUTE: op/charge k.1 IN_PROGRESS until 30s
+        0s begin op/charge k on=park => EXECUTE: op/charge k.1 IN_PROGRESS until 30s
         40s effect op/charge k
             op/charge k.1 PARKED; fence 1 of "" began 0s in doubt since 30s, lease_expired
-        40s begin op/charge l on=park
-            EXECUTE: op/charge l.1 IN_PROGRESS until 70s
+        40s begin op/charge l on=park => EXECUTE: op/charge l.1 IN_PROGRESS until 70s
         60s crash
         61s effect op/charge k
             op/charge k.1 PARKED; fence 1 of "" began 0s in doubt since 30s, lease_expired
         61s resolve op/charge k.1 as=failed
             op/charge k.1 FAILED_FINAL, kept until 604861s; Failed by ops: looked
-        69s effect op/charge l
-            op/charge l.1 IN_PROGRESS until 70s
+        69s effect op/charge l => op/charge l.1 IN_PROGRESS until 70s
         70s effect op/charge l
             op/charge l.1 PARKED; fence 1 of "" began 40s in doubt since 70s, lease_expired
     "#]]);
@@ -95,17 +89,14 @@ fn an_effect_in_doubt_before_a_crash_gets_no_grace_period() {
 #[test]
 fn effects_of_a_deleted_topic_are_not_listed() {
     check(expect![[r#"
-        0s topic orders 1
-            created
-        0s produce orders a
-            stored 0:0
+        0s topic orders 1 => created
+        0s produce orders a => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
         1s begin-under orders/biller 0:0.1 key=k on=park
             EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
-        2s leave a
-            ok
+        2s leave a => ok
         2s delete orders/biller
             deleted with backlog 1, open 1
             sweep blocks 3 0:0..1
@@ -118,18 +109,15 @@ fn effects_of_a_deleted_topic_are_not_listed() {
             sweep lane topic 1 0
             sweep dead letters topic 1 0..4096
             sweep the last pointers topic 1
-        4s effects PARKED
-            none (scanned 1, the end)
+        4s effects PARKED => none (scanned 1, the end)
     "#]]);
 }
 
 #[test]
 fn a_key_accepted_as_new_does_not_replay_the_earlier_outcome() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s dedupe=1m
-            created
-        0s produce orders a idem=weekly
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s dedupe=1m => created
+        0s produce orders a idem=weekly => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -148,8 +136,7 @@ fn a_key_accepted_as_new_does_not_replay_the_earlier_outcome() {
             effect/orders/biller weekly.1 SUCCEEDED result 1, kept until 69s
         61s begin-under orders/biller 0:1.1 on=park
             EXECUTE: effect/orders/biller weekly.2 IN_PROGRESS until 70s
-        62s finish effect/orders/biller weekly.1 succeeded result=1
-            refused: no such effect
+        62s finish effect/orders/biller weekly.1 succeeded result=1 => refused: no such effect
         62s bury orders/biller 0:1.1
             ok
             effect/orders/biller weekly.2 in doubt: abandoned
@@ -168,10 +155,8 @@ fn a_key_accepted_as_new_does_not_replay_the_earlier_outcome() {
 #[test]
 fn a_commit_result_does_not_replay_an_earlier_message_of_the_key() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s dedupe=1m
-            created
-        0s produce orders a idem=weekly
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s dedupe=1m => created
+        0s produce orders a idem=weekly => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -193,10 +178,8 @@ fn a_commit_result_does_not_replay_an_earlier_message_of_the_key() {
 #[test]
 fn an_outcome_is_replayed_while_the_earlier_message_is_open() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s dedupe=1m
-            created
-        0s produce orders a idem=weekly
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s dedupe=1m => created
+        0s produce orders a idem=weekly => stored 0:0
         0s join a orders/biller lease=10m credit=2 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 600s
@@ -216,10 +199,8 @@ fn an_outcome_is_replayed_while_the_earlier_message_is_open() {
 #[test]
 fn a_redrive_does_not_repeat_an_effect_with_its_own_ttl() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s
-            created
-        0s produce orders a
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s => created
+        0s produce orders a => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s

@@ -8,17 +8,14 @@ use crate::transcript::check;
 #[test]
 fn the_effect_of_a_keyed_message_is_executed_once() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s
-            created
-        0s produce orders hello idem=order-77
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s => created
+        0s produce orders hello idem=order-77 => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
         1s begin-under orders/biller 0:0.1 on=retry
             EXECUTE: effect/orders/biller order-77.1 IN_PROGRESS until 10s
-        2s ack orders/biller 0:0.1
-            refused: effects are not finished: order-77
+        2s ack orders/biller 0:0.1 => refused: effects are not finished: order-77
         3s finish effect/orders/biller order-77.1 succeeded result=1
             effect/orders/biller order-77.1 SUCCEEDED result 1
         4s effect effect/orders/biller order-77
@@ -28,18 +25,15 @@ fn the_effect_of_a_keyed_message_is_executed_once() {
             orders/biller 0:0 acked
         6s effect effect/orders/biller order-77
             effect/orders/biller order-77.1 SUCCEEDED result 1, kept until 604805s
-        6s rows held
-            held 0
+        6s rows held => held 0
     "#]]);
 }
 
 #[test]
 fn an_unkeyed_message_uses_its_id_as_effect_key() {
     check(expect![[r#"
-        0s topic orders 1 on_doubt=park
-            created
-        0s produce orders hello
-            stored 0:0
+        0s topic orders 1 on_doubt=park => created
+        0s produce orders hello => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
@@ -55,10 +49,8 @@ fn an_unkeyed_message_uses_its_id_as_effect_key() {
 #[test]
 fn after_a_worker_dies_the_next_attempt_follows_the_doubt_policy() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s
-            created
-        0s produce orders hello idem=order-77
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s => created
+        0s produce orders hello idem=order-77 => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
@@ -89,25 +81,21 @@ fn after_a_worker_dies_the_next_attempt_follows_the_doubt_policy() {
             effect/orders/biller retry.2 SUCCEEDED; fence 1 of "w1" began 1s in doubt since 10s, lease_expired
         13s finish effect/orders/biller probe.2 failed
             effect/orders/biller probe.2 FAILED_FINAL; fence 1 of "w1" began 1s in doubt since 10s, lease_expired
-        14s ack orders/biller 0:0.2
-            refused: effects are not finished: park
+        14s ack orders/biller 0:0.2 => refused: effects are not finished: park
         15s resolve effect/orders/biller park.1 as=failed
             effect/orders/biller park.1 FAILED_FINAL; Failed by ops: looked
         16s ack orders/biller 0:0.2
             ok
             orders/biller 0:0 acked
-        16s rows held
-            held 0
+        16s rows held => held 0
     "#]]);
 }
 
 #[test]
 fn a_nack_or_release_puts_unfinished_effects_in_doubt_at_once() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s
-            created
-        0s produce orders hello
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s => created
+        0s produce orders hello => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
@@ -138,10 +126,8 @@ fn a_nack_or_release_puts_unfinished_effects_in_doubt_at_once() {
 #[test]
 fn a_redelivery_reacquires_a_retryable_failure() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s
-            created
-        0s produce orders hello
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s => created
+        0s produce orders hello => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
@@ -155,10 +141,8 @@ fn a_redelivery_reacquires_a_retryable_failure() {
         5s begin-under orders/biller 0:0.2 key=k on=park
             a gets orders/biller 0:0.2 "hello" spent 2 until 13.342s after "nack"
             EXECUTE: effect/orders/biller k.2 IN_PROGRESS until 13.342s
-        5s ack orders/biller 0:0.2
-            refused: effects are not finished: k
-        6s finish effect/orders/biller k.2 succeeded
-            effect/orders/biller k.2 SUCCEEDED
+        5s ack orders/biller 0:0.2 => refused: effects are not finished: k
+        6s finish effect/orders/biller k.2 succeeded => effect/orders/biller k.2 SUCCEEDED
         7s ack orders/biller 0:0.2
             ok
             orders/biller 0:0 acked
@@ -168,10 +152,8 @@ fn a_redelivery_reacquires_a_retryable_failure() {
 #[test]
 fn a_redelivery_replays_finished_effects() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s
-            created
-        0s produce orders hello
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s => created
+        0s produce orders hello => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
@@ -192,23 +174,17 @@ fn a_redelivery_replays_finished_effects() {
 #[test]
 fn message_and_effect_share_one_lease_whichever_token_extends_it() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s
-            created
-        0s produce orders hello
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s => created
+        0s produce orders hello => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
         1s begin-under orders/biller 0:0.1 key=k on=park
             EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
-        5s extend-effect effect/orders/biller k.1
-            extended until 15s
-        6s effect effect/orders/biller k
-            effect/orders/biller k.1 IN_PROGRESS until 15s
-        7s extend orders/biller 0:0.1 lease=1m
-            extended until 67s
-        8s effect effect/orders/biller k
-            effect/orders/biller k.1 IN_PROGRESS until 67s
+        5s extend-effect effect/orders/biller k.1 => extended until 15s
+        6s effect effect/orders/biller k => effect/orders/biller k.1 IN_PROGRESS until 15s
+        7s extend orders/biller 0:0.1 lease=1m => extended until 67s
+        8s effect effect/orders/biller k => effect/orders/biller k.1 IN_PROGRESS until 67s
         1m wait
         67s effect effect/orders/biller k
             effect/orders/biller k.1 in doubt: lease_expired
@@ -217,18 +193,15 @@ fn message_and_effect_share_one_lease_whichever_token_extends_it() {
         68s extend-effect effect/orders/biller k.1
             a gets orders/biller 0:0.2 "hello" spent 2 until 77.342s after "ack_timeout"
             refused: fence 1 is not current: the effect is PARKED at fence 1
-        69s finish effect/orders/biller k.1 succeeded
-            effect/orders/biller k.1 SUCCEEDED
-        70s ack orders/biller 0:0.1
-            stale: leased, attempt 2 is current
+        69s finish effect/orders/biller k.1 succeeded => effect/orders/biller k.1 SUCCEEDED
+        70s ack orders/biller 0:0.1 => stale: leased, attempt 2 is current
     "#]]);
 }
 
 #[test]
 fn an_effect_in_progress_under_another_delivery_is_not_granted() {
     check(expect![[r#"
-        0s topic orders 1
-            created
+        0s topic orders 1 => created
         0s produce orders a + produce orders b
             stored 0:0
             stored 0:1
@@ -263,18 +236,15 @@ fn an_effect_in_progress_under_another_delivery_is_not_granted() {
         65s ack orders/biller 0:0.2
             ok
             orders/biller 0:0 acked
-        65s rows held
-            held 0
+        65s rows held => held 0
     "#]]);
 }
 
 #[test]
 fn a_redriven_message_keeps_its_effects() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s
-            created
-        0s produce orders hello
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s => created
+        0s produce orders hello => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
@@ -282,8 +252,7 @@ fn a_redriven_message_keeps_its_effects() {
             EXECUTE: effect/orders/biller m_aaaacaaa.1 IN_PROGRESS until 10s
         1s begin-under orders/biller 0:0.1 on=park key=second
             EXECUTE: effect/orders/biller second.1 IN_PROGRESS until 10s
-        2s finish effect/orders/biller second.1 succeeded
-            effect/orders/biller second.1 SUCCEEDED
+        2s finish effect/orders/biller second.1 succeeded => effect/orders/biller second.1 SUCCEEDED
         3s bury orders/biller 0:0.1 reason=no
             ok
             effect/orders/biller m_aaaacaaa.1 in doubt: abandoned
@@ -293,8 +262,7 @@ fn a_redriven_message_keeps_its_effects() {
             effect/orders/biller m_aaaacaaa.1 PARKED; fence 1 of "w1" began 1s in doubt since 3s, abandoned (scanned 1, the end)
         5s effect effect/orders/biller second
             effect/orders/biller second.1 SUCCEEDED, kept until 604803s
-        6s rows held
-            held 0
+        6s rows held => held 0
         7s redrive orders 0:0
             redriven as 0:1
             a gets orders/biller 0:1.1 "hello" spent 1 until 17s redriven 1 times from 0:0
@@ -302,32 +270,26 @@ fn a_redriven_message_keeps_its_effects() {
             park: fence 1 of "w1" began 1s in doubt since 3s, abandoned, ask in 60000ms
         8s begin-under orders/biller 0:1.1 on=park key=second
             REPLAY: effect/orders/biller second.1 SUCCEEDED
-        9s effect effect/orders/biller second
-            effect/orders/biller second.1 SUCCEEDED
-        9s rows held
-            held 1
+        9s effect effect/orders/biller second => effect/orders/biller second.1 SUCCEEDED
+        9s rows held => held 1
     "#]]);
 }
 
 #[test]
 fn a_recreated_group_keeps_its_effects_and_a_recreated_topic_does_not() {
     check(expect![[r#"
-        0s topic orders 1
-            created
-        0s produce orders hello idem=k
-            stored 0:0
+        0s topic orders 1 => created
+        0s produce orders hello idem=k => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
         1s begin-under orders/biller 0:0.1 on=park
             EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
-        2s finish effect/orders/biller k.1 succeeded
-            effect/orders/biller k.1 SUCCEEDED
+        2s finish effect/orders/biller k.1 succeeded => effect/orders/biller k.1 SUCCEEDED
         3s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
-        4s leave a
-            ok
+        4s leave a => ok
         4s delete orders/biller
             deleted with backlog 0, open 0
             sweep blocks 3 0:1..1
@@ -335,13 +297,11 @@ fn a_recreated_group_keeps_its_effects_and_a_recreated_topic_does_not() {
         5s join b orders/biller lease=10s credit=1 owner=w2
             joined
             b gets orders/biller 0:0.1 "hello" spent 1 until 15s
-        6s begin-under orders/biller 0:0.1 on=park
-            REPLAY: effect/orders/biller k.1 SUCCEEDED
+        6s begin-under orders/biller 0:0.1 on=park => REPLAY: effect/orders/biller k.1 SUCCEEDED
         7s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
-        8s leave b
-            ok
+        8s leave b => ok
         8s delete orders/biller
             deleted with backlog 0, open 0
             sweep blocks 6 0:1..1
@@ -352,10 +312,8 @@ fn a_recreated_group_keeps_its_effects_and_a_recreated_topic_does_not() {
             sweep lane topic 1 0
             sweep dead letters topic 1 0..4096
             sweep the last pointers topic 1
-        9s topic orders 1
-            created
-        9s produce orders hello idem=k
-            stored 0:0
+        9s topic orders 1 => created
+        9s produce orders hello idem=k => stored 0:0
         9s join c orders/biller lease=10s credit=1 owner=w3
             joined
             c gets orders/biller 0:0.1 "hello" spent 1 until 19s
@@ -367,10 +325,8 @@ fn a_recreated_group_keeps_its_effects_and_a_recreated_topic_does_not() {
 #[test]
 fn a_begin_with_a_stale_lease_is_rejected() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s
-            created
-        0s produce orders hello
-            stored 0:0
+        0s topic orders 1 retry=5,1s,1s => created
+        0s produce orders hello => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
@@ -385,25 +341,21 @@ fn a_begin_with_a_stale_lease_is_rejected() {
         14s ack orders/biller 0:0.2
             ok
             orders/biller 0:0 acked
-        15s begin-under orders/biller 0:0.2 key=k on=park
-            stale: settled
+        15s begin-under orders/biller 0:0.2 key=k on=park => stale: settled
     "#]]);
 }
 
 #[test]
 fn a_seek_leaves_in_progress_effects_in_doubt_without_a_write() {
     check(expect![[r#"
-        0s topic orders 1
-            created
-        0s produce orders hello
-            stored 0:0
+        0s topic orders 1 => created
+        0s produce orders hello => stored 0:0
         0s join a orders/biller lease=10s credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
         1s begin-under orders/biller 0:0.1 key=k on=retry
             EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
-        2s pause orders/biller
-            ok
+        2s pause orders/biller => ok
         3s seek orders/biller earliest
             moved [(0, 1, 0)] redelivers 1 skips 0 dropped 1
             sweep blocks 3 0:0..1
@@ -413,10 +365,8 @@ fn a_seek_leaves_in_progress_effects_in_doubt_without_a_write() {
         5s resume orders/biller
             ok
             a gets orders/biller 0:0.1 "hello" spent 1 until 15s
-        6s leave a
-            ok
-        7s join b orders/biller lease=10s credit=1 owner=w2
-            joined
+        6s leave a => ok
+        7s join b orders/biller lease=10s credit=1 owner=w2 => joined
         8s begin-under orders/biller 0:0.1 key=k on=retry
             EXECUTE: effect/orders/biller k.2 IN_PROGRESS until 15s; fence 1 of "w1" began 1s in doubt since 1s, abandoned
     "#]]);
@@ -425,10 +375,8 @@ fn a_seek_leaves_in_progress_effects_in_doubt_without_a_write() {
 #[test]
 fn the_outcome_is_kept_while_the_message_is_open() {
     check(expect![[r#"
-        0s topic orders 1 retry=100,1s,10m dedupe=1m
-            created
-        0s produce orders hello
-            stored 0:0
+        0s topic orders 1 retry=100,1s,10m dedupe=1m => created
+        0s produce orders hello => stored 0:0
         0s join a orders/biller lease=1h credit=1 owner=w1
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 3600s
@@ -451,18 +399,15 @@ fn the_outcome_is_kept_while_the_message_is_open() {
         173m begin op/other x on=park
             expire to 10380.001s
             EXECUTE: op/other x.1 IN_PROGRESS until 10410s
-        173m effect effect/orders/biller k
-            refused: no such effect
-        184m rows record
-            record 2
+        173m effect effect/orders/biller k => refused: no such effect
+        184m rows record => record 2
     "#]]);
 }
 
 #[test]
 fn redriving_a_message_with_forgotten_effects_requires_force() {
     check(expect![[r#"
-        0s topic orders 1 retry=1,1s,1s dedupe=1m
-            created
+        0s topic orders 1 retry=1,1s,1s dedupe=1m => created
         0s produce orders a + produce orders b
             stored 0:0
             stored 0:1
@@ -495,10 +440,8 @@ fn redriving_a_message_with_forgotten_effects_requires_force() {
 #[test]
 fn a_forced_redrive_executes_forgotten_effects_again() {
     check(expect![[r#"
-        0s topic orders 1 retry=1,1s,1s dedupe=1m
-            created
-        0s produce orders a
-            stored 0:0
+        0s topic orders 1 retry=1,1s,1s dedupe=1m => created
+        0s produce orders a => stored 0:0
         0s join a orders/biller lease=10s credit=2 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -524,12 +467,9 @@ fn a_forced_redrive_executes_forgotten_effects_again() {
 #[test]
 fn an_outcome_is_kept_until_the_last_message_of_its_key_is_settled() {
     check(expect![[r#"
-        0s topic orders 1 effect=60s dedupe=60s on_doubt=retry
-            created
-        0s produce orders a
-            stored 0:0
-        0s produce orders b
-            stored 0:1
+        0s topic orders 1 effect=60s dedupe=60s on_doubt=retry => created
+        0s produce orders a => stored 0:0
+        0s produce orders b => stored 0:1
         0s join a orders/biller lease=1h credit=2 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 3600s
@@ -543,8 +483,7 @@ fn an_outcome_is_kept_until_the_last_message_of_its_key_is_settled() {
         4s ack orders/biller 0:1.1
             ok
             orders/biller 0:1 acked
-        5s effect effect/orders/biller k
-            effect/orders/biller k.1 SUCCEEDED result 1
+        5s effect effect/orders/biller k => effect/orders/biller k.1 SUCCEEDED result 1
         200s begin-under orders/biller 0:0.1 key=k
             REPLAY: effect/orders/biller k.1 SUCCEEDED result 1
         201s ack orders/biller 0:0.1
@@ -558,12 +497,9 @@ fn an_outcome_is_kept_until_the_last_message_of_its_key_is_settled() {
 #[test]
 fn a_message_cannot_be_acked_while_another_executes_its_effect() {
     check(expect![[r#"
-        0s topic orders 1 on_doubt=retry retry=9,1s,1s
-            created
-        0s produce orders a
-            stored 0:0
-        0s produce orders b
-            stored 0:1
+        0s topic orders 1 on_doubt=retry retry=9,1s,1s => created
+        0s produce orders a => stored 0:0
+        0s produce orders b => stored 0:1
         0s join a orders/biller lease=1h credit=2 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 3600s
@@ -576,10 +512,8 @@ fn a_message_cannot_be_acked_while_another_executes_its_effect() {
             orders/biller 0:0 nacked, due 3s
         2s begin-under orders/biller 0:1.1 key=k
             EXECUTE: effect/orders/biller k.2 IN_PROGRESS until 3600s; fence 1 of "w1" began 1s in doubt since 2s, abandoned
-        3s wait
-            a gets orders/biller 0:0.2 "a" spent 2 until 3603s after "nack"
-        4s ack orders/biller 0:0.2
-            refused: effects are not finished: k
+        3s wait => a gets orders/biller 0:0.2 "a" spent 2 until 3603s after "nack"
+        4s ack orders/biller 0:0.2 => refused: effects are not finished: k
         5s finish effect/orders/biller k.2 succeeded
             effect/orders/biller k.2 SUCCEEDED; fence 1 of "w1" began 1s in doubt since 2s, abandoned
         6s ack orders/biller 0:0.2
@@ -592,7 +526,6 @@ fn a_message_cannot_be_acked_while_another_executes_its_effect() {
             orders/biller 0:1 acked
         9s effect effect/orders/biller k
             effect/orders/biller k.2 SUCCEEDED, kept until 604808s; fence 1 of "w1" began 1s in doubt since 2s, abandoned
-        9s rows held
-            held 0
+        9s rows held => held 0
     "#]]);
 }

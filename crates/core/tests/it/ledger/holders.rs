@@ -8,10 +8,8 @@ use crate::transcript::check;
 #[test]
 fn a_seek_releases_the_effects_of_open_messages() {
     check(expect![[r#"
-        0s topic orders 1 dedupe=60s
-            created
-        0s produce orders pay idem=weekly
-            stored 0:0
+        0s topic orders 1 dedupe=60s => created
+        0s produce orders pay idem=weekly => stored 0:0
         0s join a orders/biller lease=30s credit=1 owner=w
             joined
             a gets orders/biller 0:0.1 "pay" spent 1 until 30s
@@ -19,8 +17,7 @@ fn a_seek_releases_the_effects_of_open_messages() {
             EXECUTE: effect/orders/biller weekly.1 IN_PROGRESS until 30s
         2s finish effect/orders/biller weekly.1 succeeded result=1
             effect/orders/biller weekly.1 SUCCEEDED result 1
-        3s leave a
-            ok
+        3s leave a => ok
         3s seek orders/biller 0:0
             moved [(0, 1, 0)] redelivers 1 skips 0 dropped 1
             sweep blocks 3 0:0..1
@@ -37,8 +34,7 @@ fn a_seek_releases_the_effects_of_open_messages() {
             orders/biller 0:0 acked
         7s effect effect/orders/biller weekly
             effect/orders/biller weekly.1 SUCCEEDED result 1, kept until 66s
-        7s rows held
-            held 0
+        7s rows held => held 0
         61s produce orders pay idem=weekly
             expire to 60.001s
             stored 0:1
@@ -51,10 +47,8 @@ fn a_seek_releases_the_effects_of_open_messages() {
 #[test]
 fn a_seek_past_open_messages_lets_their_outcomes_expire() {
     check(expect![[r#"
-        0s topic orders 1 dedupe=60s
-            created
-        0s produce orders pay idem=weekly
-            stored 0:0
+        0s topic orders 1 dedupe=60s => created
+        0s produce orders pay idem=weekly => stored 0:0
         0s join a orders/biller lease=30s credit=1 owner=w
             joined
             a gets orders/biller 0:0.1 "pay" spent 1 until 30s
@@ -62,16 +56,14 @@ fn a_seek_past_open_messages_lets_their_outcomes_expire() {
             EXECUTE: effect/orders/biller weekly.1 IN_PROGRESS until 30s
         2s finish effect/orders/biller weekly.1 succeeded result=1
             effect/orders/biller weekly.1 SUCCEEDED result 1
-        3s leave a
-            ok
+        3s leave a => ok
         3s seek orders/biller latest
             moved [(0, 1, 1)] redelivers 0 skips 0 dropped 1
             sweep blocks 3 0:0..1
             sweep cursor 3 0
         4s effect effect/orders/biller weekly
             effect/orders/biller weekly.1 SUCCEEDED result 1, kept until 63s
-        4s rows held
-            held 0
+        4s rows held => held 0
         70s effect effect/orders/biller weekly
             expire to 60.001s
             expire to 70.001s
@@ -82,10 +74,8 @@ fn a_seek_past_open_messages_lets_their_outcomes_expire() {
 #[test]
 fn deleting_a_group_lets_its_outcomes_expire() {
     check(expect![[r#"
-        0s topic orders 1 dedupe=60s
-            created
-        0s produce orders pay idem=weekly
-            stored 0:0
+        0s topic orders 1 dedupe=60s => created
+        0s produce orders pay idem=weekly => stored 0:0
         0s join a orders/biller lease=30s credit=1 owner=w
             joined
             a gets orders/biller 0:0.1 "pay" spent 1 until 30s
@@ -111,10 +101,8 @@ fn deleting_a_group_lets_its_outcomes_expire() {
 #[test]
 fn deleting_a_topic_lets_its_outcomes_expire() {
     check(expect![[r#"
-        0s topic orders 1 dedupe=60s
-            created
-        0s produce orders pay idem=weekly
-            stored 0:0
+        0s topic orders 1 dedupe=60s => created
+        0s produce orders pay idem=weekly => stored 0:0
         0s join a orders/biller lease=30s credit=1 owner=w
             joined
             a gets orders/biller 0:0.1 "pay" spent 1 until 30s
@@ -131,10 +119,8 @@ fn deleting_a_topic_lets_its_outcomes_expire() {
             sweep blocks 3 0:0..1
             sweep cursor 3 0
             sweep the last pointers topic 1
-        4s rows held
-            held 0
-        4s rows record
-            record 2
+        4s rows held => held 0
+        4s rows record => record 2
         200s rows record
             expire to 60.001s
             expire to 70.001s
@@ -145,10 +131,8 @@ fn deleting_a_topic_lets_its_outcomes_expire() {
 #[test]
 fn a_deadline_that_passes_before_a_retry_releases_the_effects() {
     check(expect![[r#"
-        0s topic orders 1 dedupe=60s retry=5,20s,20s
-            created
-        0s produce orders pay idem=weekly deadline=10s
-            stored 0:0
+        0s topic orders 1 dedupe=60s retry=5,20s,20s => created
+        0s produce orders pay idem=weekly deadline=10s => stored 0:0
         0s join a orders/biller lease=30s credit=1 owner=w
             joined
             a gets orders/biller 0:0.1 "pay" spent 1 until 30s
@@ -170,8 +154,7 @@ fn a_deadline_that_passes_before_a_retry_releases_the_effects() {
             effect/orders/biller weekly.1 SUCCEEDED result 1, kept until 71.585s
         60s effect effect/orders/biller other
             effect/orders/biller other.1 PARKED; fence 1 of "w" began 1s in doubt since 3s, abandoned
-        60s rows held
-            held 0
+        60s rows held => held 0
         61s produce orders pay idem=weekly
             stored 0:1
             a gets orders/biller 0:1.1 "pay" spent 1 until 91s
@@ -183,8 +166,7 @@ fn a_deadline_that_passes_before_a_retry_releases_the_effects() {
 #[test]
 fn a_purge_of_open_dead_letters_releases_their_effects() {
     check(expect![[r#"
-        0s topic orders 1 retry=5,1s,1s
-            created
+        0s topic orders 1 retry=5,1s,1s => created
         0s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -217,8 +199,7 @@ fn a_purge_of_open_dead_letters_releases_their_effects() {
             dead letter 0:1 is gone
         7s effect effect/dlq.orders/undertaker shared
             effect/dlq.orders/undertaker shared.1 SUCCEEDED result 1, kept until 604806s
-        7s rows held
-            held 0
+        7s rows held => held 0
     "#]]);
 }
 
@@ -226,8 +207,7 @@ fn a_purge_of_open_dead_letters_releases_their_effects() {
 #[test]
 fn an_outcome_is_kept_for_every_open_message_that_shares_it() {
     check(expect![[r#"
-        0s topic orders 2
-            created
+        0s topic orders 2 => created
         0s produce orders m0 p=0 + produce orders m1 p=1
             stored 0:0
             stored 1:0
@@ -244,10 +224,8 @@ fn an_outcome_is_kept_for_every_open_message_that_shares_it() {
         4s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
-        5s effect effect/orders/biller shared
-            effect/orders/biller shared.1 SUCCEEDED result 1
-        6s leave a
-            ok
+        5s effect effect/orders/biller shared => effect/orders/biller shared.1 SUCCEEDED result 1
+        6s leave a => ok
         6s seek orders/biller 1:0
             moved [(1, 1, 0)] redelivers 1 skips 0 dropped 1
             sweep blocks 3 1:0..1

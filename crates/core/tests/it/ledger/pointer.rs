@@ -7,12 +7,9 @@ use crate::transcript::check;
 #[test]
 fn a_pointer_is_set_by_a_commit_and_moved_by_a_later_attempt() {
     check(expect![[r#"
-        0s topic orders 1
-            created
-        0s produce orders a
-            stored 0:0
-        0s produce orders b
-            stored 0:1
+        0s topic orders 1 => created
+        0s produce orders a => stored 0:0
+        0s produce orders b => stored 0:1
         0s join a orders/biller lease=10s credit=2 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -29,10 +26,8 @@ fn a_pointer_is_set_by_a_commit_and_moved_by_a_later_attempt() {
             committed before
         1s commit orders/biller 0:0.1 final pointers="ledger 7 dt=1 s3://x sum=1"
             refused: this delivery is already committed with different content
-        2s pointer orders ledger 7 dt=1
-            ledger 7 dt=1: s3://x sum 1, by biller 0.1 at 1s
-        2s pointer orders ledger 8 dt=1
-            refused: no such pointer
+        2s pointer orders ledger 7 dt=1 => ledger 7 dt=1: s3://x sum 1, by biller 0.1 at 1s
+        2s pointer orders ledger 8 dt=1 => refused: no such pointer
         2s redrive orders 0:0
             redriven as 0:2
             a gets orders/biller 0:2.1 "a" spent 1 until 12s redriven 1 times from 0:0
@@ -57,24 +52,18 @@ fn a_pointer_is_set_by_a_commit_and_moved_by_a_later_attempt() {
             sweep dead letters topic 5 0..4096
             sweep the last pointers topic 1
             sweep the last pointers topic 5
-        6s rows pointer
-            pointer 0
-        9s rows pointer
-            pointer 0
+        6s rows pointer => pointer 0
+        9s rows pointer => pointer 0
     "#]]);
 }
 
 #[test]
 fn moving_a_pointer_of_another_message_requires_replace() {
     check(expect![[r#"
-        0s topic orders 1
-            created
-        0s produce orders a
-            stored 0:0
-        0s produce orders b
-            stored 0:1
-        0s produce orders c
-            stored 0:2
+        0s topic orders 1 => created
+        0s produce orders a => stored 0:0
+        0s produce orders b => stored 0:1
+        0s produce orders c => stored 0:2
         0s join a orders/biller lease=10s credit=3 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -102,18 +91,15 @@ fn moving_a_pointer_of_another_message_requires_replace() {
             orders/biller 0:1 acked
         3s commit orders/biller 0:2.1 pointers="ledger 7 dt=1 s3://w; ledger 7 dt=1 s3://w"
             refused: pointers[1]: partition_key: is set twice
-        4s pointers orders ledger 7
-            ledger 7 dt=1: s3://y, by biller 1.1 at 2s (the end)
+        4s pointers orders ledger 7 => ledger 7 dt=1: s3://y, by biller 1.1 at 2s (the end)
     "#]]);
 }
 
 #[test]
 fn pointers_are_listed_in_pages_by_partition_key() {
     check(expect![[r#"
-        0s topic orders 1
-            created
-        0s produce orders a
-            stored 0:0
+        0s topic orders 1 => created
+        0s produce orders a => stored 0:0
         0s join a orders/biller lease=10s credit=3 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
@@ -129,20 +115,16 @@ fn pointers_are_listed_in_pages_by_partition_key() {
             l 7 a: s3://a, by biller 0.1 at 1s; l 7 a/2: s3://a2, by biller 0.1 at 1s (more)
         2s pointers orders l 7 after=a/2 limit=9
             l 7 c: s3://c, by biller 0.1 at 1s; l 7 é: s3://e, by biller 0.1 at 1s (the end)
-        2s pointers orders none 7
-            none (the end)
-        2s pointers nowhere l 7
-            refused: no such topic
+        2s pointers orders none 7 => none (the end)
+        2s pointers nowhere l 7 => refused: no such topic
     "#]]);
 }
 
 #[test]
 fn pointer_names_have_length_limits() {
     check(expect![[r#"
-        0s topic orders 1
-            created
-        0s produce orders a
-            stored 0:0
+        0s topic orders 1 => created
+        0s produce orders a => stored 0:0
         0s join a orders/biller lease=10s credit=3 owner=w1
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s

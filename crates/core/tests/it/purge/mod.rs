@@ -10,8 +10,7 @@ use crate::transcript::check;
 #[test]
 fn a_purged_dead_letter_no_longer_exists() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -27,45 +26,32 @@ fn a_purged_dead_letter_no_longer_exists() {
             ok
             dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
-        3s rows dead page
-            dead 2, page 3
+        3s rows dead page => dead 2, page 3
         3s purge orders 0:0
             purged 1
             dead letter 0:0 is gone
-        3s rows dead page
-            dead 1, page 2
-        4s dead orders state=all
-            0:1 rejected of biller at 2s "nack" (scanned 1, the end)
-        4s peek dlq.orders 0
-            0:1 m1 (scanned 1, the end)
-        4s redrive orders 0:0
-            refused: no such message
-        4s purge orders 0:0
-            purged 0
-        4s view orders
-            orders 0..2 (4 bytes), dead 1, groups ["biller"]
+        3s rows dead page => dead 1, page 2
+        4s dead orders state=all => 0:1 rejected of biller at 2s "nack" (scanned 1, the end)
+        4s peek dlq.orders 0 => 0:1 m1 (scanned 1, the end)
+        4s redrive orders 0:0 => refused: no such message
+        4s purge orders 0:0 => purged 0
+        4s view orders => orders 0..2 (4 bytes), dead 1, groups ["biller"]
         5s crash
-        6s redrive orders 0:0
-            refused: no such message
-        6s purge orders 0:0
-            purged 0
+        6s redrive orders 0:0 => refused: no such message
+        6s purge orders 0:0 => purged 0
         6s purge orders 0:1 0:1
             purged 1
             dead letter 0:1 is gone
-        6s view orders
-            orders 0..2 (4 bytes), dead 0, groups ["biller"]
-        6s view dlq.orders
-            dlq.orders (dead letters) 2..2 (0 bytes), dead 0, groups []
-        6s peek dlq.orders 0
-            none (scanned 0, the end)
+        6s view orders => orders 0..2 (4 bytes), dead 0, groups ["biller"]
+        6s view dlq.orders => dlq.orders (dead letters) 2..2 (0 bytes), dead 0, groups []
+        6s peek dlq.orders 0 => none (scanned 0, the end)
     "#]]);
 }
 
 #[test]
 fn a_redriven_dead_letter_is_not_counted_twice() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -81,31 +67,26 @@ fn a_redriven_dead_letter_is_not_counted_twice() {
             ok
             dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
-        3s view orders
-            orders 0..2 (4 bytes), dead 2, groups ["biller"]
+        3s view orders => orders 0..2 (4 bytes), dead 2, groups ["biller"]
         3s redrive orders 0:0
             redriven as 0:2
             a gets orders/biller 0:2.1 "m0" spent 1 until 33s redriven 1 times from 0:0
-        3s view orders
-            orders 0..3 (6 bytes), dead 1, groups ["biller"]
+        3s view orders => orders 0..3 (6 bytes), dead 1, groups ["biller"]
         4s purge orders 0:0
             purged 1
             dead letter 0:0 is gone
-        4s view orders
-            orders 0..3 (6 bytes), dead 1, groups ["biller"]
+        4s view orders => orders 0..3 (6 bytes), dead 1, groups ["biller"]
         5s purge orders 0:1
             purged 1
             dead letter 0:1 is gone
-        5s view orders
-            orders 0..3 (6 bytes), dead 0, groups ["biller"]
+        5s view orders => orders 0..3 (6 bytes), dead 0, groups ["biller"]
     "#]]);
 }
 
 #[test]
 fn commands_in_the_batch_of_a_purge_are_decided_before_or_after_it() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -134,16 +115,14 @@ fn commands_in_the_batch_of_a_purge_are_decided_before_or_after_it() {
             none (scanned 0, the end)
             refused: no such message
             dead letter 0:1 is gone
-        6s rows dead page
-            dead 0, page 1
+        6s rows dead page => dead 0, page 1
     "#]]);
 }
 
 #[test]
 fn a_reader_of_dead_letters_skips_holes() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1 + produce orders m2 + produce orders m3 + produce orders m4
             stored 0:0
             stored 0:1
@@ -177,8 +156,7 @@ fn a_reader_of_dead_letters_skips_holes() {
             ok
             dead letter 0:4 rejected after 1 of biller, "nack"
             orders/biller 0:4 dead
-        3s group dlq.orders/undertaker
-            created
+        3s group dlq.orders/undertaker => created
         3s purge orders 0:1 0:3
             purged 2
             dead letter 0:1 is gone
@@ -209,8 +187,7 @@ fn a_reader_of_dead_letters_skips_holes() {
 #[test]
 fn a_reader_at_a_hole_up_to_the_end_receives_later_dead_letters() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -235,8 +212,7 @@ fn a_reader_at_a_hole_up_to_the_end_receives_later_dead_letters() {
         5s purge orders 0:1
             purged 1
             dead letter 0:1 is gone
-        6s join u dlq.orders/undertaker credit=2
-            joined
+        6s join u dlq.orders/undertaker credit=2 => joined
         40s ack dlq.orders/undertaker 0:0.1
             orders/biller 0:2 expired, due 31.922s
             dlq.orders/undertaker 0:0 expired, due 633s
@@ -263,8 +239,7 @@ fn a_reader_at_a_hole_up_to_the_end_receives_later_dead_letters() {
 #[test]
 fn a_lane_starts_after_its_lowest_purged_dead_letters() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders mm1 + produce orders mmm2
             stored 0:0
             stored 0:1
@@ -286,8 +261,7 @@ fn a_lane_starts_after_its_lowest_purged_dead_letters() {
             ok
             dead letter 0:2 rejected after 1 of biller, "nack"
             orders/biller 0:2 dead
-        3s group dlq.orders/undertaker
-            created
+        3s group dlq.orders/undertaker => created
         3s purge orders 0:1
             purged 1
             dead letter 0:1 is gone
@@ -304,8 +278,7 @@ fn a_lane_starts_after_its_lowest_purged_dead_letters() {
         5s join u dlq.orders/undertaker
             joined
             u gets dlq.orders/undertaker 0:2.1 "mmm2" spent 1 until 35s
-        6s group dlq.orders/late
-            created
+        6s group dlq.orders/late => created
         6s join v dlq.orders/late
             joined
             v gets dlq.orders/late 0:2.1 "mmm2" spent 1 until 36s
@@ -315,8 +288,7 @@ fn a_lane_starts_after_its_lowest_purged_dead_letters() {
 #[test]
 fn a_purge_ends_open_deliveries_of_the_dead_letter() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         1s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -346,22 +318,17 @@ fn a_purge_ends_open_deliveries_of_the_dead_letter() {
             ok
             dlq.orders/undertaker 0:1 nacked, due 604s
             u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 34s
-        4s rows note
-            note 1
+        4s rows note => note 1
         5s purge orders 0:0 0:1
             purged 2
             dlq.orders/undertaker 0:0 purged
             dead letter 0:0 is gone
             dlq.orders/undertaker 0:1 purged
             dead letter 0:1 is gone
-        5s rows note page
-            note 0, page 2
-        6s ack dlq.orders/undertaker 0:0.1
-            ok
-        6s extend dlq.orders/undertaker 0:0.1
-            stale: settled
-        6s nack dlq.orders/undertaker 0:1.1
-            stale: settled
+        5s rows note page => note 0, page 2
+        6s ack dlq.orders/undertaker 0:0.1 => ok
+        6s extend dlq.orders/undertaker 0:0.1 => stale: settled
+        6s nack dlq.orders/undertaker 0:1.1 => stale: settled
         7s view dlq.orders/undertaker
             next 3 of 3, committed 1, backlog 1, leased 1, waiting 0, nothing_new
         30m wait
@@ -378,10 +345,8 @@ fn a_purge_ends_open_deliveries_of_the_dead_letter() {
 #[test]
 fn an_ack_by_an_earlier_attempt_is_stale_after_a_purge() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -400,9 +365,7 @@ fn an_ack_by_an_earlier_attempt_is_stale_after_a_purge() {
             purged 1
             dlq.orders/undertaker 0:0 purged
             dead letter 0:0 is gone
-        7s ack dlq.orders/undertaker 0:0.1
-            stale: settled
-        7s ack dlq.orders/undertaker 0:0.2
-            ok
+        7s ack dlq.orders/undertaker 0:0.1 => stale: settled
+        7s ack dlq.orders/undertaker 0:0.2 => ok
     "#]]);
 }

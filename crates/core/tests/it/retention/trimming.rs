@@ -51,12 +51,9 @@ fn many_gaps_between_open_messages_are_trimmed() {
 #[test]
 fn deleting_a_group_leaves_no_page_of_its_open_messages() {
     check(expect![[r#"
-        1000s topic orders 1 retention=0s
-            created
-        1000s produce orders m0
-            stored 0:0
-        1000s produce orders m1
-            stored 0:1
+        1000s topic orders 1 retention=0s => created
+        1000s produce orders m0 => stored 0:0
+        1000s produce orders m1 => stored 0:1
         1000s join a orders/biller lease=1h
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 4600s
@@ -65,8 +62,7 @@ fn deleting_a_group_leaves_no_page_of_its_open_messages() {
             ok
             orders/biller 0:1 acked
             trim 0:1..2
-        1010s rows page
-            page 1
+        1010s rows page => page 1
         1011s delete orders/biller
             deleted with backlog 1, open 1
             a is dismissed
@@ -82,20 +78,16 @@ fn deleting_a_group_leaves_no_page_of_its_open_messages() {
             sweep lane topic 1 0
             sweep dead letters topic 1 0..4096
             sweep the last pointers topic 1
-        1015s rows page lane garbage
-            page 0, lane 0, garbage 0
+        1015s rows page lane garbage => page 0, lane 0, garbage 0
     "#]]);
 }
 
 #[test]
 fn deleting_a_group_keeps_a_page_that_another_group_has_open() {
     check(expect![[r#"
-        1000s topic orders 1 retention=0s
-            created
-        1000s produce orders m0
-            stored 0:0
-        1000s produce orders m1
-            stored 0:1
+        1000s topic orders 1 retention=0s => created
+        1000s produce orders m0 => stored 0:0
+        1000s produce orders m1 => stored 0:1
         1000s join a orders/biller lease=1h + join b orders/mailer lease=1h
             joined
             joined
@@ -128,8 +120,7 @@ fn deleting_a_group_keeps_a_page_that_another_group_has_open() {
             ok
             orders/mailer 0:0 acked
             trim 0:0..2
-        1025s rows page
-            page 0
+        1025s rows page => page 0
     "#]]);
 }
 
@@ -175,12 +166,9 @@ fn messages_skipped_by_the_last_group_are_trimmed() {
 #[test]
 fn messages_after_a_backward_seek_are_kept_until_redelivered() {
     check(expect![[r#"
-        1000s topic orders 1 retention=80s
-            created
-        1000s produce orders m0
-            stored 0:0
-        1000s produce orders m1
-            stored 0:1
+        1000s topic orders 1 retention=80s => created
+        1000s produce orders m0 => stored 0:0
+        1000s produce orders m1 => stored 0:1
         1000s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 1030s
@@ -190,14 +178,12 @@ fn messages_after_a_backward_seek_are_kept_until_redelivered() {
             ok
             orders/biller 0:0 acked
             orders/biller 0:1 acked
-        1070s pause orders/biller
-            ok
+        1070s pause orders/biller => ok
         1070s seek orders/biller earliest
             moved [(0, 2, 0)] redelivers 2 skips 0 dropped 0
             sweep blocks 3 0:2..2
             sweep cursor 3 0
-        30d rows page
-            page 2
+        30d rows page => page 2
         30d resume orders/biller
             ok
             a gets orders/biller 0:0.1 "m0" spent 1 until 2592030s

@@ -1,8 +1,9 @@
 //! Transcripts: a test is a text that is both script and expectation.
 //!
-//! A line at the margin is a command with its time. Indented lines are the replies, changes and
-//! actions of the shard; `UPDATE_EXPECT=1` rewrites them. Commands joined by ` + ` arrive together
-//! and are decided in one batch. If a time begins with `@`, no timer runs before it.
+//! A line at the margin is a command with its time. Behind ` => ` or in indented lines are the
+//! replies, changes and actions of the shard; `UPDATE_EXPECT=1` rewrites them. Commands joined by
+//! ` + ` arrive together and are decided in one batch. If a time begins with `@`, no timer runs
+//! before it.
 //!
 //! After every line the shard is recovered from its rows, must equal the running one, and must pass
 //! its own checks. Commands, replies and deliveries are encoded and decoded as between nodes.
@@ -32,6 +33,9 @@ pub(crate) use print::reply;
 /// Turns after which a pipeline without commands must be idle.
 const TURNS_MAX: usize = 10_000;
 
+/// Characters of a command and a reply that are written in one line.
+const ONE_LINE_MAX: usize = 88;
+
 /// Plays a transcript and compares its output.
 #[track_caller]
 pub(crate) fn check(transcript: Expect) {
@@ -59,10 +63,16 @@ fn play_on(config: ShardConfig, text: &str) -> String {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let margin = lines().map(indent).min().unwrap_or(0);
     for line in lines().filter(|line| indent(line) == margin).map(str::trim) {
+        let command = line.split(" => ").next().unwrap_or(line);
         commands += 1;
-        played += &format!("{line}\n");
-        for said in world.play(line) {
-            played += &format!("    {said}\n");
+        match &world.play(command)[..] {
+            [reply] if command.len() + reply.len() <= ONE_LINE_MAX => {
+                played += &format!("{command} => {reply}\n");
+            }
+            replies => {
+                played += &format!("{command}\n");
+                played.extend(replies.iter().map(|reply| format!("    {reply}\n")));
+            }
         }
         world.check();
     }

@@ -10,8 +10,7 @@ use crate::transcript::{World, check};
 #[test]
 fn v1_acks_out_of_order_survive_a_restart() {
     check(expect![[r#"
-        1s topic orders 1 lease=10s retry=9,1s,1s
-            created
+        1s topic orders 1 lease=10s retry=9,1s,1s => created
         1s produce orders m0 + produce orders m1 + produce orders m2
             stored 0:0
             stored 0:1
@@ -27,8 +26,7 @@ fn v1_acks_out_of_order_survive_a_restart() {
             orders/biller 0:2 acked
             orders/biller 0:1 acked
         3s crash
-        4s join b orders/biller
-            joined
+        4s join b orders/biller => joined
         14s view orders/biller
             orders/biller 0:0 expired, due 13.342s
             b gets orders/biller 0:0.2 "m0" spent 2 until 23.342s after "ack_timeout"
@@ -39,12 +37,9 @@ fn v1_acks_out_of_order_survive_a_restart() {
 #[test]
 fn v1_an_expired_key_used_again_is_a_new_message() {
     check(expect![[r#"
-        1000s topic orders 1 dedupe=10m
-            created
-        1000s produce orders pay idem=k
-            stored 0:0
-        1599s produce orders pay idem=k
-            stored 0:0 before
+        1000s topic orders 1 dedupe=10m => created
+        1000s produce orders pay idem=k => stored 0:0
+        1599s produce orders pay idem=k => stored 0:0 before
         1600s produce orders pay idem=k
             expire to 1600.001s
             stored 0:1
@@ -58,25 +53,21 @@ fn v1_an_expired_key_used_again_is_a_new_message() {
 #[test]
 fn v1_the_same_key_with_another_payload_is_rejected() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders "pay 12" idem=order-77
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders "pay 12" idem=order-77 => stored 0:0
         2s produce orders "pay 13" idem=order-77
             refused: this idempotency key was used for a different message; use a new key for new content
         3s crash
         4s produce orders "pay 13" idem=order-77
             refused: this idempotency key was used for a different message; use a new key for new content
-        5s view orders
-            orders 0..1 (6 bytes), dead 0, groups []
+        5s view orders => orders 0..1 (6 bytes), dead 0, groups []
     "#]]);
 }
 
 #[test]
 fn v1_a_slow_handler_can_renew_its_lease_and_ack_late() {
     check(expect![[r#"
-        100s topic orders 1 lease=2s retry=2,10s,10s
-            created
+        100s topic orders 1 lease=2s retry=2,10s,10s => created
         100s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -84,8 +75,7 @@ fn v1_a_slow_handler_can_renew_its_lease_and_ack_late() {
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 102s
             a gets orders/biller 0:1.1 "m1" spent 1 until 102s
-        101s extend orders/biller 0:0.1
-            extended until 103s
+        101s extend orders/biller 0:0.1 => extended until 103s
         102s extend orders/biller 0:0.1 lease=30s
             orders/biller 0:1 expired, due 104.895s
             extended until 132s
@@ -103,8 +93,7 @@ fn v1_a_slow_handler_can_renew_its_lease_and_ack_late() {
 #[test]
 fn v1_a_restart_redelivers_no_leased_message_and_accepts_older_tokens() {
     check(expect![[r#"
-        1s topic orders 1 lease=30s
-            created
+        1s topic orders 1 lease=30s => created
         1s produce orders m0 + produce orders m1
             stored 0:0
             stored 0:1
@@ -113,8 +102,7 @@ fn v1_a_restart_redelivers_no_leased_message_and_accepts_older_tokens() {
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
             a gets orders/biller 0:1.1 "m1" spent 1 until 31s
         20s crash
-        21s join b orders/biller
-            joined
+        21s join b orders/biller => joined
         29s view orders/biller
             next 2 of 2, committed -1, backlog 2, leased 2, waiting 0, nothing_new
         29s ack orders/biller 0:0.1
@@ -131,22 +119,17 @@ fn v1_a_restart_redelivers_no_leased_message_and_accepts_older_tokens() {
 #[test]
 fn v1_two_processes_with_one_owner_name_are_distinguished_by_token() {
     check(expect![[r#"
-        100s topic orders 1 lease=10s retry=9,1s,1s
-            created
-        100s produce orders m0
-            stored 0:0
+        100s topic orders 1 lease=10s retry=9,1s,1s => created
+        100s produce orders m0 => stored 0:0
         100s join first orders/biller owner=worker credit=1
             joined
             first gets orders/biller 0:0.1 "m0" spent 1 until 110s
-        100s join second orders/biller owner=worker credit=1
-            joined
+        100s join second orders/biller owner=worker credit=1 => joined
         112s wait
             orders/biller 0:0 expired, due 110.342s
             second gets orders/biller 0:0.2 "m0" spent 2 until 120.342s after "ack_timeout"
-        113s ack orders/biller 0:0.1
-            stale: leased, attempt 2 is current
-        113s nack orders/biller 0:0.1
-            stale: leased, attempt 2 is current
+        113s ack orders/biller 0:0.1 => stale: leased, attempt 2 is current
+        113s nack orders/biller 0:0.1 => stale: leased, attempt 2 is current
         114s view orders/biller
             next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, nothing_new
         115s ack orders/biller 0:0.2
@@ -158,10 +141,8 @@ fn v1_two_processes_with_one_owner_name_are_distinguished_by_token() {
 #[test]
 fn v1_a_topic_can_reject_settles_by_owner() {
     check(expect![[r#"
-        1s topic orders 1 require_token
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 require_token => created
+        1s produce orders m0 => stored 0:0
         1s join a orders/biller owner=worker
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -190,23 +171,19 @@ fn v1_a_dead_letter_is_stored_in_the_commit_that_ends_its_delivery() {
 #[test]
 fn v1_a_full_partition_accepts_messages_again_after_settles() {
     check(expect![[r#"
-        1s topic orders 1 max_messages=2 max_bytes=20
-            created
-        1s join a orders/biller
-            joined
+        1s topic orders 1 max_messages=2 max_bytes=20 => created
+        1s join a orders/biller => joined
         1s produce orders 15bytes
             stored 0:0
             a gets orders/biller 0:0.1 "xxxxxxxxxxxxxxx" spent 1 until 31s
-        2s produce orders 15bytes
-            full: bytes, held by biller
+        2s produce orders 15bytes => full: bytes, held by biller
         3s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
         4s produce orders 15bytes
             stored 0:1
             a gets orders/biller 0:1.1 "xxxxxxxxxxxxxxx" spent 1 until 34s
-        5s produce orders 21bytes
-            refused: value must be at most 20 bytes (got 21)
+        5s produce orders 21bytes => refused: value must be at most 20 bytes (got 21)
     "#]]);
 }
 
@@ -224,20 +201,16 @@ fn v1_a_topic_without_consumers_accepts_messages_up_to_its_backlog() {
 #[test]
 fn v1_an_abandoned_group_is_named_and_can_be_deleted() {
     check(expect![[r#"
-        1s topic orders 1 max_messages=1
-            created
-        1s group orders/abandoned
-            created
-        1s join a orders/biller
-            joined
+        1s topic orders 1 max_messages=1 => created
+        1s group orders/abandoned => created
+        1s join a orders/biller => joined
         1s produce orders m0
             stored 0:0
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
         2s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
-        3s produce orders m1
-            full: messages, held by abandoned
+        3s produce orders m1 => full: messages, held by abandoned
         4s delete orders/abandoned
             deleted with backlog 1, open 0
             sweep blocks 3 0:0..0
@@ -275,8 +248,7 @@ fn v1_any_number_of_dead_letters_does_not_block_their_source() {
 #[test]
 fn v1_a_consumer_with_an_odd_lease_does_not_stall_its_group() {
     check(expect![[r#"
-        100s topic orders 1 retry=9,1s,1s
-            created
+        100s topic orders 1 retry=9,1s,1s => created
         100s join odd orders/biller lease=43200000ms credit=1 + join even orders/biller lease=250ms credit=1
             joined
             joined
@@ -305,17 +277,13 @@ fn v1_a_consumer_with_an_odd_lease_does_not_stall_its_group() {
 #[test]
 fn v1_empty_partitions_exist_after_a_restart() {
     check(expect![[r#"
-        1s topic orders 4
-            created
-        1s produce orders a key=user:1
-            stored 3:0
+        1s topic orders 4 => created
+        1s produce orders a key=user:1 => stored 3:0
         2s crash
         3s view orders
             orders 0..0 (0 bytes), 0..0 (0 bytes), 0..0 (0 bytes), 0..1 (7 bytes), dead 0, groups []
-        3s produce orders b key=user:1
-            stored 3:1
-        3s produce orders c key=user:2
-            stored 2:0
+        3s produce orders b key=user:1 => stored 3:1
+        3s produce orders c key=user:2 => stored 2:0
     "#]]);
 }
 
@@ -352,10 +320,8 @@ fn v1_repeated_nacks_wait_for_their_backoff() {
 #[test]
 fn v1_a_token_issued_before_a_seek_or_a_delete_is_rejected() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         1s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
@@ -369,10 +335,8 @@ fn v1_a_token_issued_before_a_seek_or_a_delete_is_rejected() {
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 32s
         2s keep orders/biller 0:0.1 as second
-        3s ack token=first
-            refused: no such group
-        4s pause orders/biller
-            ok
+        3s ack token=first => refused: no such group
+        4s pause orders/biller => ok
         4s seek orders/biller earliest
             moved [(0, 1, 0)] redelivers 1 skips 0 dropped 1
             sweep blocks 6 0:0..1
@@ -380,10 +344,8 @@ fn v1_a_token_issued_before_a_seek_or_a_delete_is_rejected() {
         4s resume orders/biller
             ok
             a gets orders/biller 0:0.1 "m0" spent 1 until 34s
-        5s ack token=second
-            stale: generation
-        5s ack token=first
-            refused: no such group
+        5s ack token=second => stale: generation
+        5s ack token=first => refused: no such group
         6s view orders/biller
             next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, nothing_new
         7s ack orders/biller 0:0.1
@@ -395,31 +357,25 @@ fn v1_a_token_issued_before_a_seek_or_a_delete_is_rejected() {
 #[test]
 fn v1_a_late_ack_of_a_dead_letter_is_rejected() {
     check(expect![[r#"
-        100s topic orders 1 lease=10s retry=1,1s,1s
-            created
-        100s produce orders m0
-            stored 0:0
+        100s topic orders 1 lease=10s retry=1,1s,1s => created
+        100s produce orders m0 => stored 0:0
         100s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 110s
         111s wait
             dead letter 0:0 exhausted after 1 of biller, "ack_timeout"
             orders/biller 0:0 dead
-        112s ack orders/biller 0:0.1
-            stale: dead
-        113s ack orders/biller 0:0 owner=a
-            stale: dead
+        112s ack orders/biller 0:0.1 => stale: dead
+        113s ack orders/biller 0:0 owner=a => stale: dead
         114s crash
-        115s ack orders/biller 0:0.1
-            stale: dead
+        115s ack orders/biller 0:0.1 => stale: dead
     "#]]);
 }
 
 #[test]
 fn v1_a_key_used_twice_in_one_batch_is_stored_once() {
     check(expect![[r#"
-        1s topic orders 1
-            created
+        1s topic orders 1 => created
         2s produce orders pay idem=k + produce orders pay idem=k
             stored 0:0
             stored 0:0 before
@@ -432,10 +388,8 @@ fn v1_a_key_used_twice_in_one_batch_is_stored_once() {
 #[test]
 fn v1_a_redriven_message_reaches_the_group_that_failed_and_no_other() {
     check(expect![[r#"
-        1s topic orders 1
-            created
-        1s produce orders m0
-            stored 0:0
+        1s topic orders 1 => created
+        1s produce orders m0 => stored 0:0
         1s join a orders/biller + join b orders/mailer
             joined
             joined
