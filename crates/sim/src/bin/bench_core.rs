@@ -2,7 +2,7 @@
 //! engine.
 //!
 //! `bench_core` measures; `bench_core BATCHES [first]` only runs BATCHES batches, for callgrind.
-#![expect(clippy::print_stdout, reason = "this is a program for people")]
+#![expect(clippy::print_stdout, reason = "command-line program")]
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! Measures that recovery does not depend on the backlog: 10 000 000 messages against 1 000, with
 //! equal open state.
-#![expect(clippy::print_stdout, reason = "this is a program for people")]
+#![expect(clippy::print_stdout, reason = "command-line program")]
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! The command line of the simulator: `sim run COUNT [FIRST]`, `sim one SEED`, `sim trace SEED
 //! WORD…`, `sim find INVARIANT COUNT`.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for people")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "command-line program")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;

@@ -4,7 +4,7 @@
 //! `spread CLAIM_MS CONNECTIONS`: the time that the database needs for a claim and the recovery
 //! after it, and how many of them a node runs concurrently. The ownership state machines are those
 //! of the core; database and time are simulated.
-#![expect(clippy::print_stdout, reason = "this is a program for people")]
+#![expect(clippy::print_stdout, reason = "command-line program")]
 
 use std::process::ExitCode;
 
