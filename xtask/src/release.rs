@@ -209,7 +209,7 @@ impl Verdicts {
             if stored["product"] != product {
                 commit += " (old)";
             }
-            let (verdict, seconds) = (text("verdict"), &stored["seconds"]);
+            let (verdict, seconds) = (text("verdict"), stored["seconds"].to_string());
             println!("{stage:<26} {verdict:<9} {seconds:>7}  {commit:<13} {}", text("last_line"));
         }
     }
