@@ -158,7 +158,7 @@ impl World {
         };
         self.lose_commits(life);
         match host {
-            Some(_) => self.later(0, SimEvent::Unheard { life, fenced: false }),
+            Some(_) => self.later(0, SimEvent::CommitTimedOut { life, fenced: false }),
             None => self.end_life(life, false),
         }
     }

@@ -49,7 +49,7 @@ pub(crate) fn group_counters(group: &GroupView) -> Vec<Counters> {
 const STALL_LOOK_MS: u64 = 50;
 
 /// The first ticket of commands without a caller.
-const NOBODY: u64 = 1 << 60;
+const FIRST_INTERNAL_TICKET: u64 = 1 << 60;
 
 impl Node {
     /// Creates the commit of a batch that was just decided.
@@ -154,7 +154,7 @@ impl World {
             sent_until: 0,
             disk_busy_until: 0,
             answers_busy_until: 0,
-            next_internal_ticket: NOBODY,
+            next_internal_ticket: FIRST_INTERNAL_TICKET,
             turn_at: u64::MAX,
             turns: 0,
         });
@@ -412,7 +412,7 @@ impl World {
         }
         let Ok(rows) = wait(self.engine.read(ownership, reads)) else {
             match host {
-                Some(_) => self.later(1, SimEvent::Unheard { life, fenced: true }),
+                Some(_) => self.later(1, SimEvent::CommitTimedOut { life, fenced: true }),
                 None => self.end_life(life, true),
             }
             return;

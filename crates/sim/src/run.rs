@@ -93,7 +93,7 @@ impl World {
             SimEvent::CommitReaches { life, commit } => self.commit_reaches(life, commit),
             SimEvent::CommitBegins { life } => self.commit_begins(life),
             SimEvent::CommitEnds { life } => self.commit_ends(life),
-            SimEvent::Unheard { life, fenced } => self.end_life(life, fenced),
+            SimEvent::CommitTimedOut { life, fenced } => self.end_life(life, fenced),
             SimEvent::CommitApplied { life, commit } => self.commit_applied(life, *commit),
             SimEvent::CommitAnswered { life, batch } => self.commit_answered(life, batch),
             SimEvent::ReadTaken { life, read, reads, answer_at } => {

@@ -76,7 +76,7 @@ impl World {
             self.stats.saw("commit refused after another node's claim");
         }
         let delay = self.delay(3);
-        self.later(delay, SimEvent::Unheard { life, fenced: true });
+        self.later(delay, SimEvent::CommitTimedOut { life, fenced: true });
     }
 
     fn take_first(&mut self, life: u64) -> Box<Commit> {
@@ -91,6 +91,6 @@ impl World {
     /// The life receives no reply and times out after a while.
     pub(crate) fn commit_times_out(&mut self, life: u64) {
         let noticed = self.rng.u64(500..3_000);
-        self.later(noticed, SimEvent::Unheard { life, fenced: false });
+        self.later(noticed, SimEvent::CommitTimedOut { life, fenced: false });
     }
 }

@@ -50,7 +50,7 @@ pub(crate) enum SimEvent {
     /// The database finishes a commit.
     CommitEnds { life: u64 },
     /// The node learns that its ownership has ended, or times out without a reply.
-    Unheard { life: u64, fenced: bool },
+    CommitTimedOut { life: u64, fenced: bool },
     /// The reply to a commit reaches the node.
     CommitAnswered { life: u64, batch: u64 },
     /// The engine reads rows.
@@ -265,7 +265,7 @@ impl World {
             SimEvent::Turn { life }
             | SimEvent::CommitSent { life, .. }
             | SimEvent::CommitAnswered { life, .. }
-            | SimEvent::Unheard { life, .. }
+            | SimEvent::CommitTimedOut { life, .. }
             | SimEvent::ReadAnswered { life, .. } => of_life(life),
             SimEvent::Host(_, HostEvent::Ask(_)) => None,
             SimEvent::Host(host, _) => return self.hosts.deaf_until(*host, self.now),

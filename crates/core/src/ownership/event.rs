@@ -41,7 +41,7 @@ pub enum OwnershipEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnershipAction {
     /// Renew the row of this node and read the rows of the cluster. Answered by `Renewed`, or by
-    /// `RenewFailed` after at most [`RENEW_WAIT_MS`](super::RENEW_WAIT_MS).
+    /// `RenewFailed` after at most [`RENEW_TIMEOUT_MS`](super::RENEW_TIMEOUT_MS).
     Renew {
         /// The value of `draining` in the row.
         draining: bool,

@@ -10,7 +10,7 @@ pub(crate) enum Work {
     Command(Command),
     /// The lease has expired.
     ExpireLease(LeaseId),
-    /// A chore that reads rows. Chores without reads are [`super::chores::maintain::Upkeep`].
+    /// A chore that reads rows. Chores without reads are [`super::chores::maintain::MaintenanceStep`].
     Chore(Chore),
 }
 

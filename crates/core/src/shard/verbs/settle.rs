@@ -1,8 +1,8 @@
 //! Settling a delivery: ack, nack, release, give back.
 //!
-//! The reply depends on the verb and on the state of the message in the group. The settle table in
-//! `docs/reference/api.md` lists every case, and the test `settle_table` checks it. [`Standing`] is
-//! the left column of the table.
+//! The reply depends on the verb and on the state of the message in the group.
+//! `docs/reference/settle-table.md` lists every case, and the test `settle_table` reads it.
+//! [`DeliveryState`] is the left column of the table.
 
 use crate::change::{Change, Decision, End, Entry, EntryState, LastError};
 use crate::command::{Claim, LeaseId, Missing, Nack, NackKind, Rejection, Stale};
