@@ -21,7 +21,8 @@ enum Verb {
     /// Accept a forward jump of the clock by more than an hour
     ///
     /// Leases, idempotency keys and recorded results that end before the new time expire at once.
-    /// If the new time is wrong, correct the clock instead. On PostgreSQL, all nodes accept it.
+    /// If the new time is wrong, correct the clock instead. On PostgreSQL, this applies to all
+    /// nodes.
     #[command(after_help = "\
 Examples:
   driftq clock confirm")]

@@ -42,13 +42,13 @@ impl Restored {
     }
 }
 
-/// Copy a data directory into a PostgreSQL database without DriftQ data
+/// Copy a data directory into an empty PostgreSQL database
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   driftq copy-to-postgres --data ./data --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
 
-Stop the server first. Lease tokens stay valid in the database, so no server starts on the directory after the copy.")]
+Stop the server first. After the copy, a server refuses to start on the directory. Otherwise the same lease tokens would be valid in two places.")]
 pub(crate) struct CopyTo {
     /// Data directory
     #[arg(long, value_name = "DIR")]

@@ -42,7 +42,7 @@ struct Filter {
     /// Only messages that died at or after TIME, such as 2026-11-14T12:00:00Z
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only messages that died before TIME
+    /// Only messages that died before TIME; purge requires it
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 }
@@ -114,7 +114,7 @@ Examples:
     Redrive {
         /// Topic whose dead letters to redrive
         topic: String,
-        /// Ids of the dead letters; without ids, all that match the filter
+        /// Ids of the dead letters, at most 1000; without ids, all that match the filter
         #[arg(conflicts_with_all = ["group", "reason", "error", "tenant_id", "run_id", "since", "until"])]
         ids: Vec<String>,
         #[command(flatten)]

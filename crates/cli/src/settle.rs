@@ -24,7 +24,7 @@ impl Ack {
     }
 }
 
-/// Report a delivery as failed: retry it later, dead-letter it, or release it
+/// End a delivery: retry the message later, dead-letter it, or release it
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

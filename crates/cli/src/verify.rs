@@ -20,8 +20,9 @@ Examples:
   driftq verify effects.ndjson -o json
 
 Verifies that no line of the file was changed, removed or moved since the export, and that no effect
-has two accepted outcomes. It cannot detect a ledger that was rewritten completely. To detect that,
-store the tip where an attacker cannot write, and look for its number and hash in later exports.
+has two final outcomes. It cannot detect a ledger that was rewritten completely. To detect that,
+keep the number and hash of the last record of each chain (columns decisions and tip) where an
+attacker cannot write. Check that later exports contain them.
 Verification uses about 80 bytes of memory per effect.")]
 pub(crate) struct Verify {
     /// File written by `driftq export --effects`

@@ -2,7 +2,8 @@
 //!
 //! 1. Paths are below `/v1`; every request carries the API key, if there is one.
 //! 2. A rejection is a [`Reply`], not an error: callers match on its status and body.
-//! 3. An [`Error`] means that the outcome of the request is unknown, unless the connection failed.
+//! 3. An [`Error`] means that the outcome of the request is unknown. One exception: if no connection could be opened,
+//!    the request was not sent.
 
 use std::fmt;
 use std::time::Duration;

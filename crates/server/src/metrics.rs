@@ -45,7 +45,10 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_nacked_total", "Nacks after which the message is retried."),
     ("driftq_lease_expired_total", "Expired leases after which the message is retried."),
     ("driftq_returned_total", "Deliveries returned without counting as an attempt."),
-    ("driftq_settled_by_owner_total", "Settles without a token, as in v1. They are not fenced."),
+    (
+        "driftq_settled_by_owner_total",
+        "Settles by owner name instead of token, from DriftQ-Core v1 clients. They are not fenced.",
+    ),
     ("driftq_dead_letters_total", "Messages that became dead letters, by reason."),
     ("driftq_redriven_total", "Dead letters redriven to their group."),
     ("driftq_effects_total", "Decisions about effects."),
@@ -57,7 +60,7 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_waiting", "Messages of the group that wait for a retry."),
     (
         "driftq_oldest_open_seconds",
-        "Time since the oldest message that was delivered and not settled was produced.",
+        "Age of the oldest open message (delivered, not settled), counted from produce.",
     ),
     ("driftq_consumers", "Streams and polls of the group that are connected now."),
     ("driftq_paused", "1 while the group is paused, else 0."),
@@ -73,9 +76,18 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_shard_commands_total", "Commands in those batches."),
     ("driftq_shard_commit_ms_total", "Total milliseconds until those batches were durable."),
     ("driftq_storage_free_bytes", "Bytes that can still be written to the data directory."),
-    ("driftq_clock_ahead_seconds", "Forward jump of the clock that is held back, else 0."),
-    ("driftq_clock_behind_seconds", "How far the clock is behind the time of the server, else 0."),
-    ("driftq_clock_unchecked_total", "Starts without a stored time to check the clock against."),
+    (
+        "driftq_clock_ahead_seconds",
+        "Seconds by which the clock jumped ahead while the server ignores the jump, else 0.",
+    ),
+    (
+        "driftq_clock_behind_seconds",
+        "Seconds by which the clock is behind the server's own time, else 0.",
+    ),
+    (
+        "driftq_clock_unchecked_total",
+        "Server starts at which no stored time was available to check the clock.",
+    ),
     (
         "driftq_requests_total",
         "Requests answered, by status class. 429 and 503 are counted separately.",

@@ -141,7 +141,7 @@ pub struct InDoubt {
     pub doubt: Doubt,
 }
 
-/// A value exceeds a size limit that does not change.
+/// A value exceeds a size limit. A retry cannot succeed.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct TooLarge {
     /// The path of the field, or `body`.

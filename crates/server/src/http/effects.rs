@@ -28,7 +28,9 @@ use super::body::Purpose;
 use super::effect_result::outcome;
 use super::effect_view;
 use super::input::Input;
-use super::operation::{Conflicting, Held, Missing as NotThere, Query, QueryForm, StaleEffect};
+use super::operation::{
+    Conflicting, Held, HeldOrStale, Missing as NotThere, Query, QueryForm, StaleEffect,
+};
 use super::pagination::{from_cursor, limit, to_cursor};
 use super::produce::idempotency_key;
 use super::request::{ApiRequest, Param, field};
@@ -139,7 +141,7 @@ impl ApiRequest for EffectListQuery {
         ("Idempotency-Key" = Option<schema::EffectKey>, Header, description = "The same as key; bare or in double quotes"),
     ),
     request_body = BeginRequest,
-    responses((status = 200, description = "the decision", body = Began), NotThere, Held, Conflicting),
+    responses((status = 200, description = "the decision", body = Began), NotThere, HeldOrStale, Conflicting),
 )]
 pub(crate) async fn begin(
     State(app): State<App>,

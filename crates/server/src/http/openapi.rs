@@ -9,8 +9,7 @@ use driftq_api::ErrorCode;
 use serde_json::{Map, Value, json};
 
 use super::operation::refused;
-use super::query::strip_null;
-use super::router::routes;
+use super::router::described;
 use super::settings;
 
 /// Errors that every route may return.
@@ -27,7 +26,7 @@ const ANYWHERE: [ErrorCode; 8] = [
 
 /// Generates the document.
 pub fn document() -> Value {
-    let mut document = serde_json::to_value(routes().into_openapi()).expect("it serializes");
+    let mut document = serde_json::to_value(described().into_openapi()).expect("it serializes");
     document["info"] = json!({
         "title": "DriftQ HTTP API",
         "version": "v1",
@@ -258,6 +257,22 @@ fn anywhere() -> Map<String, Value> {
         (code.schema_name(), response)
     };
     ANYWHERE.into_iter().map(response).collect()
+}
+
+/// Removes null from a schema, because a query cannot express it.
+fn strip_null(schema: &mut Value) {
+    if let Some(types) = schema.get_mut("type").and_then(Value::as_array_mut) {
+        types.retain(|of| of != "null");
+        if let [only] = types.as_slice() {
+            schema["type"] = only.clone();
+        }
+    }
+    if let Some(items) = schema.get_mut("oneOf").and_then(Value::as_array_mut) {
+        items.retain(|item| item["type"] != "null");
+        if let [only] = items.as_slice() {
+            *schema = only.clone();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -69,7 +69,9 @@ refusals! {
     /// The effect is no longer the caller's, or is in another state.
     StaleEffect: FailedPrecondition, StaleFence;
     /// Another execution holds the effect, or its outcome must be resolved first.
-    Held: StaleLease, InProgress, InDoubt;
+    Held: InProgress, InDoubt;
+    /// Like `Held`, or the delivery is no longer leased to the caller.
+    HeldOrStale: StaleLease, InProgress, InDoubt;
     /// A commit is rejected.
     Uncommitted: AlreadyExists, FailedPrecondition, StaleLease, StaleFence, InProgress, InDoubt;
     /// The name is already in use.

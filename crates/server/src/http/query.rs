@@ -195,7 +195,7 @@ impl Fields {
             }
             RefOr::T(Schema::Object(object)) if is_null(object) => Vec::new(),
             RefOr::T(Schema::Object(object)) if object.properties.is_empty() => {
-                vec![not_null(schema.clone())]
+                vec![not_null(object.clone()).into()]
             }
             RefOr::T(_) => Vec::new(),
         }
@@ -235,24 +235,13 @@ fn with_default(mut schema: RefOr<Schema>, default: Option<&Value>) -> RefOr<Sch
     schema
 }
 
-/// Removes null from a schema, because a query cannot express it.
-fn not_null(schema: RefOr<Schema>) -> RefOr<Schema> {
-    let mut value = serde_json::to_value(schema).expect("schemas serialize");
-    strip_null(&mut value);
-    serde_json::from_value(value).expect("a schema without null is a schema")
-}
-
-pub(super) fn strip_null(schema: &mut Value) {
-    if let Some(types) = schema.get_mut("type").and_then(Value::as_array_mut) {
-        types.retain(|of| of != "null");
-        if let [only] = types.as_slice() {
-            schema["type"] = only.clone();
+/// Removes null from the types of a schema, because a query cannot express it.
+fn not_null(mut object: Object) -> Object {
+    if let SchemaType::Array(types) = &mut object.schema_type {
+        types.retain(|of| *of != Type::Null);
+        if let [only] = &types[..] {
+            object.schema_type = SchemaType::Type(only.clone());
         }
     }
-    if let Some(items) = schema.get_mut("oneOf").and_then(Value::as_array_mut) {
-        items.retain(|item| item["type"] != "null");
-        if let [only] = items.as_slice() {
-            *schema = only.clone();
-        }
-    }
+    object
 }

@@ -1,8 +1,10 @@
 //! The routes of the API.
 
 use axum::Router;
+use axum::routing::MethodRouter;
+use utoipa::openapi::HttpMethod;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
+use utoipa_axum::{PathItemExt, routes};
 
 use super::api_error::no_route;
 use super::app::App;
@@ -11,56 +13,83 @@ use super::{
     peek, pointers, produce, receive, repair, settle, topics,
 };
 
-/// All routes, with their OpenAPI descriptions.
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(health::alive))
-        .routes(routes!(health::ready))
-        .routes(routes!(health::version))
-        .routes(routes!(topics::list, topics::create))
-        .routes(routes!(topics::show, topics::patch, topics::delete))
-        .routes(routes!(repair::repair))
-        .routes(routes!(peek::messages))
-        .routes(routes!(groups::list))
-        .routes(routes!(groups::show, groups::create, groups::delete))
-        .routes(routes!(groups::pause))
-        .routes(routes!(groups::resume))
-        .routes(routes!(groups::seek))
-        .routes(routes!(produce::one))
-        .routes(routes!(produce::batch))
-        .routes(routes!(consume::by_query, consume::by_body))
-        .routes(routes!(receive::receive))
-        .routes(routes!(settle::ack))
-        .routes(routes!(settle::nack))
-        .routes(routes!(settle::extend))
-        .routes(routes!(settle::many))
-        .routes(routes!(dlq::list))
-        .routes(routes!(dlq::redrive))
-        .routes(routes!(dlq::purge))
-        .routes(routes!(explain::explain))
-        .routes(routes!(commit::commit))
-        .routes(routes!(pointers::pointers))
-        .routes(routes!(effects::begin))
-        .routes(routes!(effects::finish))
-        .routes(routes!(effects::reacquire))
-        .routes(routes!(effects::extend))
-        .routes(routes!(effects::resolve))
-        .routes(routes!(effects::look))
-        .routes(routes!(audit::chains))
-        .routes(routes!(audit::records))
-        .routes(routes!(clock::confirm))
-        .routes(routes!(cluster::nodes))
-        .routes(routes!(cluster::drain))
-        .routes(routes!(cluster::undrain))
-        .routes(routes!(cluster::shards))
-        .routes(routes!(cluster::put))
-        .routes(routes!(health::metrics))
+/// Defines the router and the OpenAPI description from one list of handlers. A server needs only the router. The
+/// description is code for every schema, so a program that does not call `described` is 1.6 MB smaller.
+macro_rules! served {
+    ($($module:ident :: $handler:ident),+ $(,)?) => {
+        fn routes() -> Router<App> {
+            let router = Router::new();
+            $(let router = {
+                let methods = routes!(@path [methods()] of $module::$handler);
+                let path = routes!(@path [path()] of $module::$handler);
+                let add = |route: MethodRouter<App>, method: &HttpMethod| {
+                    route.on(method.to_method_filter(), $module::$handler)
+                };
+                router.route(&path, methods.iter().fold(MethodRouter::new(), add))
+            };)+
+            router
+        }
+
+        /// All routes, with their OpenAPI descriptions.
+        pub(super) fn described() -> OpenApiRouter<App> {
+            OpenApiRouter::new()$(.routes(routes!($module::$handler)))+
+        }
+    };
+}
+
+served! {
+    health::alive,
+    health::ready,
+    health::version,
+    topics::list,
+    topics::create,
+    topics::show,
+    topics::patch,
+    topics::delete,
+    repair::repair,
+    peek::messages,
+    groups::list,
+    groups::show,
+    groups::create,
+    groups::delete,
+    groups::pause,
+    groups::resume,
+    groups::seek,
+    produce::one,
+    produce::batch,
+    consume::by_query,
+    consume::by_body,
+    receive::receive,
+    settle::ack,
+    settle::nack,
+    settle::extend,
+    settle::many,
+    dlq::list,
+    dlq::redrive,
+    dlq::purge,
+    explain::explain,
+    commit::commit,
+    pointers::pointers,
+    effects::begin,
+    effects::finish,
+    effects::reacquire,
+    effects::extend,
+    effects::resolve,
+    effects::look,
+    audit::chains,
+    audit::records,
+    clock::confirm,
+    cluster::nodes,
+    cluster::drain,
+    cluster::undrain,
+    cluster::shards,
+    cluster::put,
+    health::metrics,
 }
 
 /// All routes with their middleware.
 pub fn router(app: App) -> Router {
-    let (router, _) = routes().split_for_parts();
-    router
+    routes()
         .merge(internal::router(&app))
         .fallback(|| async { no_route() })
         .layer(tower_http::catch_panic::CatchPanicLayer::custom(guard::panicked))

@@ -9,4 +9,5 @@ mod delivery_effects;
 mod explain;
 mod holders;
 mod pointer;
+mod table;
 mod tokens;
