@@ -60,10 +60,10 @@ transcripts:
 openapi:
     UPDATE_EXPECT=1 cargo nextest run -p driftq-server openapi::
 
-# Simulate COUNT fresh seeds; the last line names a failing seed
+# Simulate COUNT fresh seeds, or the PART 1/2 of them; the last line names a failing seed
 [group('every day')]
-sim COUNT='300':
-    {{ sim_run }} run {{ COUNT }}
+sim COUNT='300' PART='':
+    {{ sim_run }} run {{ COUNT }} {{ PART }}
 
 # Run one seed again
 [group('every day')]

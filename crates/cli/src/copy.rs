@@ -11,8 +11,8 @@ use crate::output::{self, Format};
 /// Mark a storage as restored from a backup, before a server starts on it
 ///
 /// Lease tokens and effect tokens issued before the restore become invalid. New message ids and
-/// fences differ from all that were issued before. Required for a restored database, and for a data
-/// directory that was not copied with `driftq backup`.
+/// fences differ from all that were issued before. Required after the restore of a PostgreSQL
+/// database, or of a data directory from a copy that `driftq backup` did not make.
 #[derive(Args)]
 #[command(group = ArgGroup::new("storage").required(true).multiple(true))]
 #[command(after_help = "\

@@ -71,7 +71,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("defaults.unkeyed", "first|spread", "Partition of messages without a key: always the first, or each in turn", |t| &mut t.defaults.unkeyed),
     key("defaults.require_token", YES_OR_NO, "Reject settling without a lease token", |t| &mut t.defaults.settings.require_token),
     key("defaults.auto_create_groups", YES_OR_NO, "Create a missing group when a consumer names it", |t| &mut t.defaults.settings.auto_create_groups.0),
-    key("defaults.group_idle_ms", "MS|none", "Time without consumers after which a group is deleted, between one minute and one year; none: never", |t| &mut t.defaults.settings.group_idle_ms),
+    key("defaults.group_idle_ms", "MS|none", "Time after which a group without consumers is deleted, unless it is paused; between one minute and one year; none: never", |t| &mut t.defaults.settings.group_idle_ms),
 ];
 
 impl Key {

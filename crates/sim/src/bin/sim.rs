@@ -1,4 +1,4 @@
-//! The command line of the simulator: `sim run COUNT [FIRST]`, `sim one SEED`, `sim trace SEED
+//! The command line of the simulator: `sim run COUNT [FIRST|PART/PARTS]`, `sim one SEED`, `sim trace SEED
 //! WORD…`, `sim find INVARIANT COUNT`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "command-line program")]
 
@@ -22,7 +22,10 @@ fn main() -> ExitCode {
     let number = |text: &str| text.parse::<u64>().ok();
     match words.as_slice() {
         ["run", count] => run(number(count), Some(fresh_seed())),
-        ["run", count, first] => run(number(count), number(first)),
+        ["run", count, first] => match first.split_once('/') {
+            Some((_, parts)) => run(part(number(count), number(parts)), Some(fresh_seed())),
+            None => run(number(count), number(first)),
+        },
         ["one", seed] => one(number(seed)),
         ["trace", seed, words @ ..] => trace(number(seed), words),
         ["find", invariant, count] => find(invariant, number(count)),
@@ -34,6 +37,7 @@ fn usage() -> ExitCode {
     eprintln!(
         "usage: sim run COUNT [FIRST]   runs COUNT seeds, starting at FIRST or at a new seed"
     );
+    eprintln!("       sim run COUNT PART/PARTS  runs one part of COUNT new seeds");
     eprintln!("       sim one SEED            runs one seed and prints its violations");
     eprintln!("       sim trace SEED WORD…    prints the events of a run that contain every WORD");
     eprintln!(
@@ -51,6 +55,11 @@ fn trace(seed: Option<u64>, words: &[&str]) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// The seeds of one part. Every part begins at a new seed, so the parts differ.
+fn part(count: Option<u64>, parts: Option<u64>) -> Option<u64> {
+    count?.checked_div(parts?)
 }
 
 /// Returns a new seed, so that every run covers different states.

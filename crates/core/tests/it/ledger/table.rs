@@ -83,9 +83,8 @@ fn cell(reply: &str) -> &str {
         Some(("park", _)) => "parked",
         Some(("refused", why)) if why.contains("only an effect in doubt") => "not in doubt",
         Some(("refused", "no such effect")) => "no such effect",
-        Some(("refused", why)) if why.contains("is not current") || why.contains("already") => {
-            "stale"
-        }
+        Some(("refused", why)) if why.contains("is not current") => "stale",
+        Some(("refused", why)) if why.contains("with a different outcome") => "conflict",
         Some(("refused", _)) => first,
         _ => "done",
     }
