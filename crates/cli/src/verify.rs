@@ -21,8 +21,8 @@ Examples:
 
 Verifies that no line of the file was changed, removed or moved since the export, and that no effect
 has two final outcomes. It cannot detect a ledger that was rewritten completely. To detect that,
-keep the number and hash of the last record of each chain (columns decisions and tip) where an
-attacker cannot write. Check that later exports contain them.
+store the columns `decisions` (number of the last record) and `tip` (its hash) of each chain where
+an attacker cannot write. Check that later exports contain them.
 Verification uses about 80 bytes of memory per effect.")]
 pub(crate) struct Verify {
     /// File written by `driftq export --effects`
