@@ -253,7 +253,7 @@ const SETUPS: &[Setup] = &[
         "",
     ),
     setup(
-        "settled without a record, with a recent token of a later attempt",
+        "settled without a record, with a recent token of attempt 2 or higher",
         after![LEASED, "101s ack orders/biller 0:0.1"],
         "102s",
         "a later attempt",
