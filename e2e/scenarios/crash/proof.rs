@@ -204,7 +204,11 @@ impl Files<'_> {
         let said = said(&output);
         anyhow::ensure!(output.status.code() == Some(EXIT_INVALID), "{what}, but verify: {said}");
         // If the name of a chain is modified, the error is detected at its first record.
-        let is_named = [line, line + 1].iter().any(|line| said.contains(&format!("line {line}:")));
+        let names = |line: usize| {
+            said.contains(&format!("line {line}:"))
+                || said.ends_with(&format!("before line {line}"))
+        };
+        let is_named = names(line) || names(line + 1);
         anyhow::ensure!(is_named, "{what}, but verify names another line: {said}");
         Ok(())
     }
