@@ -12,8 +12,8 @@ use crate::group::{SeekEnd, Start};
 use crate::limits::ITEMS_MAX;
 use crate::number::{BackoffMs, LeaseMs, Limit, MaxAttempts, PartitionNumber, Prefetch, WaitMs};
 use crate::schema::{
-    Base64, EnvelopeText, GroupName, IdempotencyKey, LeaseToken, MessageId, MessageKey, Owner,
-    Tenant, TopicName,
+    Base64, EnvelopeText, GroupName, Headers, IdempotencyKey, Labels, LeaseToken, MessageId,
+    MessageKey, Owner, Tenant, TopicName,
 };
 use crate::strict::{objects, optional_object};
 use crate::words::ProducedStatus;
@@ -48,6 +48,12 @@ pub struct Envelope {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "optional_object")]
     pub retry_policy: Option<RetryPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Labels>)]
+    pub labels: Option<BTreeMap<String, String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Headers>)]
+    pub headers: Option<BTreeMap<String, String>>,
 }
 
 /// How often, and after which waits, a message is retried.
@@ -55,7 +61,8 @@ pub struct Envelope {
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct RetryPolicy {
-    pub max_attempts: MaxAttempts,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<MaxAttempts>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff_ms: Option<BackoffMs>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

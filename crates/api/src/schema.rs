@@ -72,6 +72,17 @@ schemas! {
         .description(Some("At most 255 bytes of UTF-8, without control characters. An empty key counts as absent."));
     /// A text of an envelope.
     EnvelopeText = text().max_length(Some(1024)).description(Some("At most 1 KiB of UTF-8."));
+    /// Labels of a message.
+    Labels = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .additional_properties(Some(text().max_length(Some(1024))))
+        .max_properties(Some(16))
+        .description(Some("Each at most 1 KiB of UTF-8, name and value together."));
+    /// Headers of a message.
+    Headers = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .additional_properties(Some(text().max_length(Some(16384))))
+        .description(Some("At most 16 KiB of UTF-8, all names and values together."));
     /// The key of a message.
     MessageKey = text().max_length(Some(1024)).description(Some("At most 1 KiB of UTF-8."));
     /// Base64 in the standard alphabet, padded.

@@ -206,6 +206,9 @@ pub struct Content {
     pub key: Name,
     /// The tenant; `default` when none was given.
     pub tenant: Name,
+    /// Labels and headers; empty when none were given.
+    #[serde(default)]
+    pub extension: Name,
 }
 
 /// How a delivery is settled or renewed.

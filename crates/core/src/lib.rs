@@ -11,6 +11,7 @@ mod clock;
 pub mod command;
 mod dead_row;
 pub mod effect;
+mod format;
 mod id;
 mod jitter;
 mod jump_guard;
@@ -38,6 +39,7 @@ pub mod view;
 pub use call_error::{CallError, MAX_MOVE_WAIT_MS};
 pub use clock::Clock;
 pub use command::{Command, Rejection, Reply};
+pub use format::Format;
 pub use id::{
     BatchNo, ConsumerId, Epoch, Generation, GroupId, Lane, MessageId, NUMBER_MAX, NodeId,
     NotAMessageId, Offset, OwnerId, ShardId, Text, TopicId,
@@ -46,7 +48,8 @@ pub use jump_guard::{
     BootRecord, ClockOrigin, ClockRecord, HeldJump, JUMP_MS_MAX, JumpGuard, StoredClock,
 };
 pub use message::{
-    DEFAULT_TENANT, Death, DeathReason, Envelope, Message, Receipt, RetryRequest, Routing, Trace,
+    DEFAULT_TENANT, Death, DeathReason, Envelope, Extension, Message, Receipt, RetryRequest,
+    Routing, Trace,
 };
 #[cfg(fuzzing)]
 #[doc(hidden)]

@@ -24,6 +24,12 @@ pub const ENVELOPE_BYTES_MAX: usize = 16 * 1024;
 pub const ENVELOPE_TEXT_BYTES_MAX: usize = 1024;
 /// Bytes of a reason. A longer reason is truncated at a character boundary.
 pub const REASON_BYTES_MAX: usize = 1024;
+/// Labels of a message.
+pub const LABELS_MAX: usize = 16;
+/// Bytes of a label: name and value.
+pub const LABEL_BYTES_MAX: usize = 1024;
+/// Bytes of all headers of a message: names and values.
+pub const HEADER_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a value, unless configured up to [`VALUE_BYTES_CAP`].
 pub const VALUE_BYTES_DEFAULT: usize = 1024 * 1024;
 /// The highest limit for values that can be configured.

@@ -35,6 +35,42 @@ pub struct Envelope {
     pub deadline: Option<Timestamp>,
     /// Its own retry policy.
     pub retry_policy: Option<RetryRequest>,
+    /// Fields added after the first stored layout, if any is set. Rows store it apart from the other
+    /// fields: see [`crate::pack`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extension: Option<Box<Extension>>,
+}
+
+/// Fields of an envelope that the first stored layout lacks. Each is stored under a tag of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extension {
+    /// Names and values that rules may match.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<Text, Text>,
+    /// Names and values that only workers read.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<Text, Text>,
+    /// Tags written by a later release, stored again as they were read.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unknown: BTreeMap<u32, Bytes>,
+}
+
+impl Extension {
+    /// Returns an extension with labels and headers, or none if both are empty.
+    pub fn of(labels: BTreeMap<Text, Text>, headers: BTreeMap<Text, Text>) -> Option<Box<Self>> {
+        let is_empty = labels.is_empty() && headers.is_empty();
+        (!is_empty).then(|| Box::new(Extension { labels, headers, unknown: BTreeMap::new() }))
+    }
+
+    fn content_bytes(&self) -> usize {
+        let Extension { labels, headers, unknown } = self;
+        map_bytes(labels) + map_bytes(headers) + unknown.values().map(Bytes::len).sum::<usize>()
+    }
+}
+
+/// The bytes of all names and values.
+pub(crate) fn map_bytes(map: &BTreeMap<Text, Text>) -> usize {
+    map.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
 impl Envelope {
@@ -42,14 +78,15 @@ impl Envelope {
         let Envelope { run_id, step_id, parent_step_id, tenant_id, .. } = self;
         let Envelope { idempotency_key, target_topic, .. } = self;
         let texts = [run_id, step_id, parent_step_id, tenant_id, idempotency_key, target_topic];
-        texts.into_iter().flatten().map(|text| text.len()).sum()
+        let extension = self.extension.as_deref().map_or(0, Extension::content_bytes);
+        texts.into_iter().flatten().map(|text| text.len()).sum::<usize>() + extension
     }
 }
 
 /// A retry policy as the producer sent it. Missing fields default to the topic's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryRequest {
-    /// Maximum number of deliveries; −1 means no limit.
+    /// Maximum number of deliveries; −1 means no limit, 0 that the field is missing.
     pub max_attempts: i32,
     /// The wait after the first failure.
     pub backoff_ms: Option<u64>,
@@ -66,8 +103,10 @@ impl RetryRequest {
     /// Returns this policy, with the topic's values for missing fields.
     pub fn over(&self, topic: &RetryPolicy) -> RetryPolicy {
         let backoff_ms = self.backoff_ms.unwrap_or(topic.backoff_ms);
+        let max_attempts =
+            if self.max_attempts == 0 { topic.max_attempts } else { self.max_attempts };
         RetryPolicy {
-            max_attempts: self.max_attempts,
+            max_attempts,
             backoff_ms,
             max_backoff_ms: self.max_backoff_ms.unwrap_or(topic.max_backoff_ms.max(backoff_ms)),
         }
@@ -90,8 +129,7 @@ pub struct Routing {
 impl Routing {
     fn text_bytes(&self) -> usize {
         let target = self.target_topic.as_ref().map_or(0, |topic| topic.len());
-        let meta = self.meta.iter().map(|(name, value)| name.len() + value.len());
-        self.label.len() + target + meta.sum::<usize>()
+        self.label.len() + target + map_bytes(&self.meta)
     }
 }
 

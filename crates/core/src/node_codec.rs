@@ -11,10 +11,12 @@ use serde::de::DeserializeOwned;
 
 use crate::change::Delivery;
 use crate::command::Command;
+use crate::format::Format;
 use crate::pipeline::CommandResult;
 
-/// The highest version that this release reads, and the version that it writes.
-pub const NODE_CODEC_VERSION: u32 = 1;
+/// The highest version that this release reads. It writes the lowest one whose readers understand
+/// the content.
+pub const NODE_CODEC_VERSION: u32 = Format::NEWEST as u32;
 
 /// Maximum nesting depth. No valid content is deeper, and every stack is large enough for it.
 const DEPTH_MAX: usize = 64;
@@ -32,7 +34,7 @@ pub enum DecodeError {
 
 /// Encodes a command for a peer.
 pub fn pack_call(command: &Command) -> Vec<u8> {
-    pack(command)
+    pack(command, command.format())
 }
 
 /// Decodes a command from a peer.
@@ -42,7 +44,7 @@ pub fn open_call(bytes: &[u8]) -> Result<Command, DecodeError> {
 
 /// Encodes the result of a peer's command.
 pub fn pack_answer(answered: &CommandResult) -> Vec<u8> {
-    pack(answered)
+    pack(answered, Format::V1)
 }
 
 /// Decodes the result of a command that a peer decided.
@@ -52,7 +54,8 @@ pub fn open_answer(bytes: &[u8]) -> Result<CommandResult, DecodeError> {
 
 /// Encodes the deliveries of one batch to a peer's consumer.
 pub fn pack_deliveries(given: &[Box<Delivery>]) -> Vec<u8> {
-    pack(given)
+    let has_extension = given.iter().any(|given| given.message.envelope.extension.is_some());
+    pack(given, Format::of(has_extension))
 }
 
 /// Decodes the deliveries of one batch of a peer to a consumer.
@@ -60,8 +63,8 @@ pub fn open_deliveries(bytes: &[u8]) -> Result<Vec<Box<Delivery>>, DecodeError> 
     open(bytes)
 }
 
-fn pack<T: Serialize + ?Sized>(what: &T) -> Vec<u8> {
-    let mut bytes = NODE_CODEC_VERSION.to_le_bytes().to_vec();
+fn pack<T: Serialize + ?Sized>(what: &T, format: Format) -> Vec<u8> {
+    let mut bytes = (format as u32).to_le_bytes().to_vec();
     rmp_serde::encode::write_named(&mut bytes, what).expect("plain values serialize");
     bytes
 }

@@ -29,6 +29,7 @@ mod view;
 
 use std::collections::BTreeMap;
 
+use crate::format::Format;
 use crate::id::{Epoch, NodeId, ShardId, Text};
 use crate::time::Timestamp;
 use crate::token::TokenVersion;
@@ -191,6 +192,11 @@ impl Ownerships {
             Some(since) if since.after(TOKEN_V2_AFTER_MS) <= now => TokenVersion::V2,
             Some(_) | None => TokenVersion::V1,
         }
+    }
+
+    /// Returns the newest format that all live nodes read, as far as this node knows.
+    pub fn format(&self) -> Format {
+        self.view.format
     }
 
     /// Returns the node that should serve a shard.

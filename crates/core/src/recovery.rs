@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::change::{Change, Garbage, LaneState};
 use crate::id::{BatchNo, Generation, GroupId, Lane, NUMBER_MAX, Offset, TopicId};
-use crate::limits::{BLOCK_OFFSETS, RECOVERY_READ_ROWS};
+use crate::limits::{BLOCK_OFFSETS, PARTITIONS_MAX, RECOVERY_READ_ROWS};
 use crate::pack::{
     self, AuditRun, CursorItem, Damaged, HeadBody, LaneItem, MarkItem, group_row, open, open_audit,
     topic_row,
@@ -90,8 +90,8 @@ impl Recovery {
                 self.owned.extend(group.cursors.iter().map(|start| (start.generation, group.id)));
                 self.shard.absorb(&Change::Group(Box::new(group)));
             }
-            Key::Lane { .. } => self.lane(open(&row)?),
-            Key::Cursor { .. } => self.cursor(open(&row)?),
+            Key::Lane { .. } => self.lane(&row.key, open(&row)?)?,
+            Key::Cursor { .. } => self.cursor(&row.key, open(&row)?)?,
             Key::Mark { .. } => self.mark(&open(&row)?),
             Key::Owner { owner } => {
                 let name = std::str::from_utf8(&row.body).expect("verified above").into();
@@ -117,12 +117,16 @@ impl Recovery {
         Ok(())
     }
 
-    fn lane(&mut self, item: LaneItem) {
+    fn lane(&mut self, key: &Key, item: LaneItem) -> Result<(), Damaged> {
+        check_lane(key, item.lane)?;
         self.lanes.insert((item.topic, item.lane), item.state);
+        Ok(())
     }
 
-    fn cursor(&mut self, item: CursorItem) {
+    fn cursor(&mut self, key: &Key, item: CursorItem) -> Result<(), Damaged> {
+        check_lane(key, item.lane)?;
         self.cursors.insert((item.generation, item.lane), item);
+        Ok(())
     }
 
     fn mark(&mut self, mark: &MarkItem) {
@@ -146,7 +150,7 @@ impl Recovery {
                 return Err(Damaged::of(&row.key, "the head before it is missing"));
             }
             expected = batch.next();
-            self.overlay(*batch, open(row)?);
+            self.overlay(*batch, &row.key, open(row)?)?;
         }
         // A topic may have been loaded after its groups.
         self.shard.adopt_groups();
@@ -169,19 +173,19 @@ impl Recovery {
         Ok(())
     }
 
-    fn overlay(&mut self, batch: BatchNo, body: HeadBody) {
+    fn overlay(&mut self, batch: BatchNo, key: &Key, body: HeadBody) -> Result<(), Damaged> {
         self.shard.ids = body.ids;
         for item in body.cursors {
             if let Some(group) = self.cursor_owner(&item) {
                 self.dirty_since.entry(Item::Cursor(group, item.lane)).or_insert(batch);
             }
-            self.cursor(item);
+            self.cursor(key, item)?;
         }
         for item in body.lanes {
             if self.shard.topics.contains_key(&item.topic) {
                 self.dirty_since.entry(Item::Lane(item.topic, item.lane)).or_insert(batch);
             }
-            self.lane(item);
+            self.lane(key, item)?;
         }
         for mark in body.marks {
             if let Some(kind) = MarkKind::of(mark.kind) {
@@ -189,6 +193,7 @@ impl Recovery {
             }
             self.mark(&mark);
         }
+        Ok(())
     }
 
     /// Returns the group of a cursor, or None if its generation is old and it is dead by rule.
@@ -286,4 +291,32 @@ impl Recovery {
 fn last_below(to: Key) -> Read {
     let from = Key::Audit { namespace: [0; 16], last: 0 };
     Read::Range { from, to, reverse: true, rows: 1, bytes: usize::MAX, bodies: true }
+}
+
+/// Rejects lanes of later releases. This release would take them for the lane of their partition.
+fn check_lane(key: &Key, lane: Lane) -> Result<(), Damaged> {
+    if lane.0 < PARTITIONS_MAX {
+        Ok(())
+    } else {
+        Err(Damaged::of(key, "its lane is of a later release"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::{plain, seal};
+
+    #[test]
+    fn a_lane_of_a_later_release_is_rejected() {
+        let recover = |lane: u32| {
+            let item =
+                LaneItem { topic: TopicId(1), lane: Lane(lane), state: LaneState::default() };
+            let key = Key::Lane { topic: item.topic, lane: item.lane };
+            Recovery::new(ShardConfig::default()).row(plain(key, seal(&item)))
+        };
+        assert_eq!(recover(PARTITIONS_MAX - 1), Ok(()));
+        let rejected = recover(PARTITIONS_MAX).expect_err("this release does not know the lane");
+        assert_eq!(rejected.why, "its lane is of a later release");
+    }
 }

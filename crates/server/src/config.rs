@@ -100,6 +100,8 @@ pub struct Config {
     pub min_free_bytes: u64,
     /// Default settings of topics.
     pub defaults: Settings,
+    /// Whether requests with fields that DriftQ-Core v1 does not have are rejected.
+    pub is_v1: bool,
     /// Number of shards, fixed when the storage is created. Defaults to 64 on PostgreSQL and to 1
     /// otherwise.
     pub shards: Option<u32>,
@@ -137,6 +139,7 @@ impl Config {
             value_bytes: VALUE_BYTES_DEFAULT,
             memory_budget_bytes: None,
             min_free_bytes: MIN_FREE_BYTES,
+            is_v1: false,
             defaults: Settings::default(),
             shards: None,
             advertise: None,

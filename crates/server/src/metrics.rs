@@ -86,7 +86,7 @@ const HELP: &[(&str, &str)] = &[
     ),
     (
         "driftq_clock_unchecked_total",
-        "Server starts at which no stored time was available to check the clock.",
+        "1 if the server could not check the clock when it started, else 0.",
     ),
     (
         "driftq_requests_total",

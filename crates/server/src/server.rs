@@ -129,6 +129,7 @@ impl Server {
         let app = App::from(Parts {
             node: node.clone(),
             limits: config.limits,
+            is_v1: config.is_v1,
             budget: budget.clone(),
             about,
             access,

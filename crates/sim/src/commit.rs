@@ -9,6 +9,7 @@ use driftq_core::{Command, Envelope, Rejection};
 
 use crate::consumer::worker;
 use crate::facts::operator::pointer_text;
+use crate::facts::{extension_of, extension_text};
 use crate::world::{Committing, Outcome, SimEvent, WorkerDelivery, World};
 
 /// How often a commit is sent at most.
@@ -109,7 +110,12 @@ impl World {
         let value = format!("{body} {}", "x".repeat(self.rng.usize(0..40)));
         let told = Sent {
             topic: topic.clone(),
-            message: Content { body, key: key.clone(), tenant: whose },
+            message: Content {
+                body,
+                key: key.clone(),
+                tenant: whose,
+                extension: extension_text(extension_of(body).as_deref()),
+            },
             idem: idem.clone(),
             target: None,
             size: (key.len() + value.len()) as u64,
@@ -118,7 +124,12 @@ impl World {
             topic: TopicName { namespace: "default".into(), topic },
             key: key.to_string().into(),
             value: value.into(),
-            envelope: Envelope { tenant_id: tenant, idempotency_key: idem, ..Envelope::default() },
+            envelope: Envelope {
+                tenant_id: tenant,
+                idempotency_key: idem,
+                extension: extension_of(body),
+                ..Envelope::default()
+            },
             routing: (self.rng.u32(0..8) == 0).then(|| self.ask_router()).flatten(),
             trace: None,
             seen: None,

@@ -17,8 +17,8 @@ use driftq_checker::history::{
 use driftq_core::change::{Change, End, Entry, EntryState, GroupRow, TopicRow};
 use driftq_core::row::RecordKind;
 use driftq_core::{
-    Batch, Command, ConsumerId, DeathReason, GroupId, Lane, Message, MessageId, Offset, Reply,
-    RetryPolicy, Settings, ShardId, Ticket, Timestamp, TopicId,
+    Batch, Command, ConsumerId, DeathReason, Extension, GroupId, Lane, Message, MessageId, Offset,
+    Reply, RetryPolicy, Settings, ShardId, Ticket, Timestamp, TopicId,
 };
 use driftq_storage::Ownership;
 
@@ -118,7 +118,19 @@ pub(crate) fn content(message: &Message) -> Content {
         body: body_of(message),
         key: String::from_utf8_lossy(&message.key).into(),
         tenant: message.tenant().into(),
+        extension: extension_text(message.envelope.extension.as_deref()),
     }
+}
+
+/// Labels and headers of a third of the messages, by their number.
+pub(crate) fn extension_of(body: u64) -> Option<Box<Extension>> {
+    let map = |name: &str, value: u64| [(name.into(), value.to_string().into())].into();
+    let headers = if body.is_multiple_of(2) { map("n", body) } else { BTreeMap::new() };
+    body.is_multiple_of(3).then(|| Extension::of(map("label", body), headers)).flatten()
+}
+
+pub(crate) fn extension_text(extension: Option<&Extension>) -> Name {
+    extension.map_or_else(|| "".into(), |extension| format!("{extension:?}").into())
 }
 
 fn retry(policy: &RetryPolicy) -> Retry {

@@ -243,6 +243,7 @@ fn code(rejection: &Rejection) -> (Name, Option<Name>) {
         Rejection::NotFound(_) => plain("NOT_FOUND"),
         Rejection::TopicExists { .. } | Rejection::PointerExists(_) => plain("ALREADY_EXISTS"),
         Rejection::NotOwner
+        | Rejection::OlderNodes
         | Rejection::NotDelivered
         | Rejection::HasConsumers
         | Rejection::Unfinished(_)

@@ -9,6 +9,7 @@ use driftq_core::command::{Produce, TopicName};
 use driftq_core::placement::shard_of_topic;
 use driftq_core::{Command, Envelope, Rejection, Reply, RetryRequest, Ticket, Timestamp};
 
+use crate::facts::{extension_of, extension_text};
 use crate::plan::keys;
 use crate::world::{Client, Outcome, Producer, Sent, SimEvent, World};
 
@@ -187,6 +188,7 @@ impl World {
                 deadline: sent.deadline,
                 retry_policy: sent.retry,
                 target_topic: sent.target.clone(),
+                extension: extension_of(sent.body),
                 ..Envelope::default()
             },
             routing,
@@ -202,7 +204,8 @@ impl World {
             self.facts.requested.insert(sent.body, topic.clone());
         }
         let tenant = sent.tenant.clone().unwrap_or_else(|| "default".into());
-        let message = Content { body: sent.body, key: sent.key.clone(), tenant };
+        let extension = extension_text(extension_of(sent.body).as_deref());
+        let message = Content { body: sent.body, key: sent.key.clone(), tenant, extension };
         let op = Op::Produce(CommandContext {
             topic,
             message,

@@ -250,7 +250,7 @@ pub(crate) fn number(value: &Value) -> u64 {
 pub(crate) fn content(message: &Value) -> anyhow::Result<Content> {
     let value = message["value"].as_str().context("a value is text")?;
     let body = value.split(':').next().unwrap_or_default().parse().context("a body is a number")?;
-    Ok(Content { body, key: name(&message["key"]), tenant: "default".into() })
+    Ok(Content { body, key: name(&message["key"]), tenant: "default".into(), extension: "".into() })
 }
 
 fn dead_letter(letter: &Value) -> anyhow::Result<DeadLetter> {
@@ -325,7 +325,12 @@ pub(crate) async fn produce_batch(client: &Client, batch: Vec<(u64, u64)>) -> Ve
 
 fn invoke(client: &Client, (body, key): (u64, u64)) -> u64 {
     let call = client.next();
-    let message = Content { body, key: format!("k{key}").into(), tenant: "default".into() };
+    let message = Content {
+        body,
+        key: format!("k{key}").into(),
+        tenant: "default".into(),
+        extension: "".into(),
+    };
     let value = client.asked((body, key));
     let size = [&value["key"], &value["value"]].map(|text| text.as_str().map_or(0, str::len));
     let op = Op::Produce(Produce {

@@ -296,6 +296,6 @@ fn message(topic: &str, body: u64, order: u64) -> Value {
 fn produced(topic: &str, body: u64, order: u64) -> Op {
     let key = format!("k{order}");
     let size = (key.len() + format!("{body}:next").len()) as u64;
-    let message = Content { body, key: key.into(), tenant: "default".into() };
+    let message = Content { body, key: key.into(), tenant: "default".into(), extension: "".into() };
     Op::Produce(Produce { topic: topic.into(), message, idem: None, target: None, size })
 }

@@ -284,7 +284,7 @@ pub(crate) fn dead_id(dead: u64) -> Name {
 }
 
 pub(crate) fn content(body: u64) -> Content {
-    Content { body, key: CUSTOMER.clone(), tenant: TENANT.clone() }
+    Content { body, key: CUSTOMER.clone(), tenant: TENANT.clone(), extension: "".into() }
 }
 
 pub(crate) fn produce(body: u64, key: Option<&str>) -> Op {

@@ -234,6 +234,7 @@ impl RawConfig {
         let config = Config {
             engine,
             api_key: key.map_err(no_key)?.map(Into::into),
+            is_v1: self.defaults.profile.is_some(),
             defaults: Settings { unkeyed, ..self.defaults.settings },
             commit: crate::version::COMMIT,
             ..self.server

@@ -105,6 +105,10 @@ pub enum Rejection {
     Invalid { field: Cow<'static, str>, why: Text },
     #[error("the deadline has passed")]
     DeadlinePassed,
+    #[error(
+        "labels and headers cannot be stored while a node of an earlier release is alive; upgrade all nodes"
+    )]
+    OlderNodes,
     #[error("no such {}", .0.as_str())]
     NotFound(Missing),
     #[error("the topic already exists with different partitions or settings")]

@@ -3,18 +3,21 @@
 use std::collections::BTreeMap;
 
 use super::NODE_LEASE_MS_MAX;
+use crate::format::Format;
 use crate::id::{Epoch, NodeId, Text};
 use crate::time::Timestamp;
 use crate::token::TokenVersion;
 
 /// The version of the cluster rules that this release supports, stored in its node row. A version
 /// includes all lower ones.
-pub const RULES: u64 = 3;
+pub const RULES: u64 = 4;
 /// The first version with pinned shards and with the renewal time of a node. While a node with a
 /// lower version is alive, pins are ignored.
 const RULES_PUT: u64 = 2;
 /// The first version that reads tokens of version 2.
 const RULES_TOKEN_V2: u64 = 3;
+/// The first version that reads [`Format::V2`].
+const RULES_FORMAT_V2: u64 = 4;
 
 /// All rows of the cluster, and the time at which the database read them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub struct ClusterView {
     pub shards: Vec<ShardOwner>,
     /// The newest version of tokens that all these nodes read.
     pub token_version: TokenVersion,
+    /// The newest format that all these nodes read.
+    pub format: Format,
 }
 
 /// A node that is alive.
@@ -151,7 +156,8 @@ impl ClusterRows {
         }
         let token_version =
             if all_understand(RULES_TOKEN_V2) { TokenVersion::V2 } else { TokenVersion::V1 };
-        ClusterView { nodes, shards, token_version }
+        let format = if all_understand(RULES_FORMAT_V2) { Format::V2 } else { Format::V1 };
+        ClusterView { nodes, shards, token_version, format }
     }
 
     /// Returns the rows that are ahead of the clock, with their renewal times. Their leases must be

@@ -9,7 +9,7 @@ use bytes::{Buf, BufMut, Bytes};
 use crate::change::{Entry, EntryState, LastError};
 use crate::id::{BatchNo, Generation, Lane, Offset, OwnerId};
 use crate::limits::BLOCK_OFFSETS;
-use crate::pack::{Damaged, VERSION, plain, unseal};
+use crate::pack::{Damaged, UNKNOWN_VERSION, V1, plain, unseal};
 use crate::row::{Key, Row};
 use crate::settings::RetryPolicy;
 use crate::time::Timestamp;
@@ -46,7 +46,7 @@ pub(crate) fn block_row<'a>(
     let (generation, lane, block) = key;
     let first = block * BLOCK_OFFSETS;
     scratch.clear();
-    scratch.push(VERSION);
+    scratch.push(V1);
     for (offset, entry) in entries {
         put_entry(scratch, (offset - first) as u8, entry);
     }
@@ -109,7 +109,9 @@ pub(crate) fn open_block(row: &Row) -> Result<Vec<(Offset, Entry)>, Damaged> {
     let damaged = |why| Damaged::of(&row.key, why);
     let Key::Block { block, .. } = row.key else { return Err(damaged("it is not a block")) };
     let first = block * BLOCK_OFFSETS;
-    let mut packed = unseal(&row.body).map_err(damaged)?;
+    let (V1, mut packed) = unseal(&row.body).map_err(damaged)? else {
+        return Err(damaged(UNKNOWN_VERSION));
+    };
     let mut entries = Vec::new();
     while packed.has_remaining() {
         let entry = take_entry(&mut packed).ok_or_else(|| damaged("an entry is truncated"))?;

@@ -4,13 +4,14 @@ use super::audit::{AuditBody, AuditRun, open_audit};
 use super::block::block_row;
 use super::effect::{effect_row, put_effect};
 use super::json_rows::{put_dead, put_group, put_topic};
+use super::message::{open_outgoing, seal_outgoing};
 use super::page::pages;
 use super::pointer::put_pointer;
 use super::{CursorItem, Damaged, HeadBody, LaneItem, MarkItem, open, seal, verify};
 use super::{dead_row, group_row, open_block, open_page, pointer_row, topic_row};
 use crate::audit::AuditRecord;
 use crate::change::Garbage;
-use crate::command::{Event, Outgoing};
+use crate::command::Event;
 use crate::id::Offset;
 use crate::message::Message;
 use crate::row::{Columns, Key, RecordKind, Row};
@@ -45,7 +46,10 @@ pub fn reread(row: &Row) -> Result<RoundTrip, Damaged> {
         Key::Pointer { .. } => {
             pointer_row(row).map(|pointer| reread_as(&pointer, vec![put_pointer(&pointer)]))
         }
-        Key::Outbox { .. } => packed::<Outgoing>(row),
+        Key::Outbox { .. } => open_outgoing(row).map(|outgoing| {
+            let body = seal_outgoing(&outgoing);
+            reread_as(&outgoing, vec![Row { body, ..row.clone() }])
+        }),
         Key::Audit { .. } => audit(row),
         // Its key is its only content.
         Key::Held { .. } => Ok(reread_as(&(), vec![row.clone()])),

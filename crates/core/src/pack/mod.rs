@@ -1,8 +1,9 @@
 //! Packing: encodes decided changes as rows. Pure code without I/O.
 //!
 //! A packed body is a version byte, a postcard value and a CRC-32C of both. Golden bytes in the
-//! tests make any change of layout visible. A new layout gets a new version, and old versions stay
-//! readable.
+//! tests make any change of layout visible. Each kind of body has its own versions. A new layout gets
+//! a new version, and old versions stay readable. A row without a new fact is written in the old
+//! version, so its bytes do not change.
 
 mod audit;
 mod block;
@@ -12,6 +13,7 @@ pub mod fuzzing;
 mod head;
 mod history;
 mod json_rows;
+mod message;
 mod page;
 mod pointer;
 #[cfg(test)]
@@ -31,11 +33,14 @@ pub(crate) use effect::{effect_hash, effect_row};
 pub(crate) use head::{CursorItem, HeadBody, LaneItem, MarkItem};
 pub(crate) use history::{history_row, put_history};
 pub(crate) use json_rows::{dead_row, group_row, put_group, put_topic, topic_row};
+pub(crate) use message::open_outgoing;
 pub(crate) use page::{Page, open_page, pages};
 pub(crate) use pointer::{dataset_hash, pointer_row};
 
-/// The version of the current layout.
-const VERSION: u8 = 1;
+/// The first version of a body.
+const V1: u8 = 1;
+/// Messages with an extension.
+const V2: u8 = 2;
 const CHECKSUM_BYTES: usize = 4;
 
 /// A row that is missing, or whose bytes are not those that were written.
@@ -58,33 +63,50 @@ impl Damaged {
     }
 }
 
-/// Packs a value.
+/// Packs a value that has one version.
 pub(crate) fn seal<T: Serialize>(value: &T) -> Bytes {
-    let mut packed = postcard::to_extend(value, vec![VERSION]).expect("plain values can be packed");
+    seal_as(V1, value)
+}
+
+fn seal_as<T: Serialize>(version: u8, value: &T) -> Bytes {
+    let mut packed = postcard::to_extend(value, vec![version]).expect("plain values can be packed");
     let checksum = crc32c::crc32c(&packed);
     packed.extend_from_slice(&checksum.to_le_bytes());
     packed.into()
 }
 
-/// Returns the content of a packed body, if its checksum and version are valid.
-fn unseal(body: &[u8]) -> Result<&[u8], &'static str> {
+/// Returns the version and the content of a packed body, if its checksum is valid.
+fn unseal(body: &[u8]) -> Result<(u8, &[u8]), &'static str> {
     let split =
         body.len().checked_sub(CHECKSUM_BYTES).filter(|at| *at > 0).ok_or("it is too short")?;
     let (packed, checksum) = body.split_at(split);
     if crc32c::crc32c(packed).to_le_bytes() != checksum {
         return Err("its checksum is wrong");
     }
-    if packed[0] != VERSION {
-        return Err("its version is unknown");
-    }
-    Ok(&packed[1..])
+    Ok((packed[0], &packed[1..]))
 }
 
-/// Unpacks a value.
+const UNKNOWN_VERSION: &str = "its version is unknown";
+
+/// Unpacks a value that has one version.
 pub(crate) fn open<T: DeserializeOwned>(row: &Row) -> Result<T, Damaged> {
     let damaged = |why| Damaged::of(&row.key, why);
-    let packed = unseal(&row.body).map_err(damaged)?;
-    postcard::from_bytes(packed).map_err(|_| damaged("its content is invalid"))
+    match unseal(&row.body).map_err(damaged)? {
+        (V1, packed) => content(packed).map_err(damaged),
+        _ => Err(damaged(UNKNOWN_VERSION)),
+    }
+}
+
+fn content<T: DeserializeOwned>(packed: &[u8]) -> Result<T, &'static str> {
+    postcard::from_bytes(packed).map_err(|_| "its content is invalid")
+}
+
+/// The newest version that this release reads.
+fn newest(table: Table) -> u8 {
+    match table {
+        Table::Page | Table::Outbox => V2,
+        _ => V1,
+    }
 }
 
 /// Checks that a row is not damaged. Every row that an engine returns is checked once.
@@ -110,7 +132,10 @@ pub fn verify(row: &Row) -> Result<(), Damaged> {
         | Table::Outbox
         | Table::History
         | Table::Audit
-        | Table::Garbage => unseal(&row.body).map(drop).map_err(damaged),
+        | Table::Garbage => match unseal(&row.body).map_err(damaged)? {
+            (version, _) if (V1..=newest(row.key.table())).contains(&version) => Ok(()),
+            _ => Err(damaged(UNKNOWN_VERSION)),
+        },
     }
 }
 
@@ -154,7 +179,7 @@ pub(crate) fn record_row(change: &Change) -> Option<(Key, Option<Row>)> {
             plain(Key::Held { generation, lane, offset, hash }, Bytes::new())
         }
         Change::Outbox { target, seq, message } => {
-            plain(Key::Outbox { target: *target, seq: *seq }, seal(message))
+            plain(Key::Outbox { target: *target, seq: *seq }, message::seal_outgoing(message))
         }
         Change::Pointer(row) => pointer::put_pointer(row),
         &Change::OutboxGone { target, seq } => {

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-
 use crate::id::{Lane, Offset, TopicId};
 use crate::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX};
 use crate::message::{Kept, Message};
-use crate::pack::{Damaged, open, seal};
+use crate::pack::Damaged;
+use crate::pack::message::{open_messages, seal_messages};
 use crate::row::{Columns, Key, Row};
 use crate::time::Timestamp;
 
@@ -20,19 +18,6 @@ const MESSAGE_OVERHEAD: u64 = 64;
 pub(crate) struct Page {
     pub(crate) base: Offset,
     pub(crate) messages: Vec<Kept>,
-}
-
-#[derive(Serialize)]
-struct PageRef<'a> {
-    /// The lane's byte total before the first message.
-    bytes_before: u64,
-    messages: &'a [&'a Message],
-}
-
-#[derive(Deserialize)]
-struct PageBody {
-    bytes_before: u64,
-    messages: Vec<Message>,
 }
 
 /// Packs the messages of a lane that the commit at `at` stores, from `base` on.
@@ -53,7 +38,7 @@ pub(crate) fn pages(
         let bytes = page.iter().map(|message| message.size()).sum();
         let last = base + count as u64 - 1;
         let columns = Columns::Page { base, bytes, at };
-        let body: Bytes = seal(&PageRef { bytes_before, messages: page });
+        let body = seal_messages(bytes_before, page);
         rows.push(Row { key: Key::Page { topic, lane, last }, columns, body });
         base += count as u64;
         bytes_before += bytes;
@@ -74,19 +59,18 @@ fn page_length(messages: &[&Message]) -> usize {
 
 /// Unpacks a page.
 pub(crate) fn open_page(row: &Row) -> Result<Page, Damaged> {
-    let body: PageBody = open(row)?;
     let damaged = |why| Damaged::of(&row.key, why);
+    let (mut bytes_before, messages) = open_messages(&row.body).map_err(damaged)?;
     let (Key::Page { last, .. }, Columns::Page { base, .. }) = (&row.key, &row.columns) else {
         return Err(damaged("it is not a page"));
     };
-    if base + body.messages.len() as u64 != last + 1 {
+    if base + messages.len() as u64 != last + 1 {
         return Err(damaged("its message count does not match its offsets"));
     }
-    let mut bytes_before = body.bytes_before;
     let keep = |message: Message| {
         let kept = Kept { bytes_before, message: Arc::new(message) };
         bytes_before += kept.message.size();
         kept
     };
-    Ok(Page { base: *base, messages: body.messages.into_iter().map(keep).collect() })
+    Ok(Page { base: *base, messages: messages.into_iter().map(keep).collect() })
 }

@@ -17,9 +17,12 @@ use super::page::pages;
 use super::*;
 use crate::audit::{Accepted, AuditRecord, ChainHash, Link, Tip};
 use crate::change::{Entry, EntryState, Garbage, LaneMark, LaneState, LastError};
+use crate::command::{Outgoing, Sender};
 use crate::effect::EffectState;
 use crate::id::{BatchNo, Generation, GroupId, Lane, MessageId, OwnerId, ShardId, TopicId};
-use crate::message::{Death, DeathReason, Envelope, Message, RetryRequest, Routing, Trace};
+use crate::message::{
+    Death, DeathReason, Envelope, Extension, Message, RetryRequest, Routing, Trace,
+};
 use crate::row::MarkKind;
 use crate::settings::RetryPolicy;
 use crate::shard::{Open, OpenEntries};
@@ -83,6 +86,7 @@ fn full() -> Message {
                 backoff_ms: Some(250),
                 max_backoff_ms: Some(5_000),
             }),
+            extension: None,
         },
         routing: Some(Box::new(Routing {
             label: "eu".into(),
@@ -125,6 +129,79 @@ fn bare() -> Message {
         for_group: None,
         death: None,
     }
+}
+
+/// A message with labels, headers and a field of a later release.
+fn extended() -> Message {
+    let map = |name: &str, value: &str| BTreeMap::from([(name.into(), value.into())]);
+    let extension = Extension {
+        labels: map("model", "large"),
+        headers: map("content-type", "text/plain"),
+        unknown: BTreeMap::from([(900, Bytes::from_static(b"later"))]),
+    };
+    let envelope = Envelope { extension: Some(Box::new(extension)), ..Envelope::default() };
+    Message { envelope, ..bare() }
+}
+
+#[test]
+fn a_page_with_an_extension_has_version_2() {
+    let messages = [bare(), extended()];
+    let messages: Vec<&Message> = messages.iter().collect();
+    let rows = pages(TopicId(300), Lane(4), 128, 1_000, Timestamp(2), &messages, false);
+    let [row] = &rows[..] else { panic!("{rows:?}") };
+    check_bytes::<()>(
+        row,
+        &expect![[r#"
+        02e807020081a0f1c2b1340001780000000000000000000000000000000081a0
+        f1c2b134000178000000000000000000000000000000010103010d01056d6f64
+        656c056c617267650219010c636f6e74656e742d747970650a746578742f706c
+        61696e8407056c617465720fa0e452
+    "#]],
+    );
+    let page = open_page(row).expect("the page is valid");
+    let read: Vec<&Message> = page.messages.iter().map(|kept| &*kept.message).collect();
+    assert_eq!(read, messages);
+    let (version, packed) = unseal(&row.body).expect("the page is valid");
+    assert_eq!(version, V2);
+    let plain = pages(TopicId(300), Lane(4), 128, 1_000, Timestamp(2), &[&bare(), &bare()], false);
+    let (_, plain) = unseal(&plain[0].body).expect("the page is valid");
+    assert!(packed.starts_with(plain), "version 2 begins with version 1");
+}
+
+#[test]
+fn an_outbox_row_with_an_extension_has_version_2() {
+    let mut outgoing = Outgoing {
+        namespace: "default".into(),
+        topic: "receipts".into(),
+        key: Bytes::new(),
+        value: Bytes::from_static(b"x"),
+        envelope: Envelope::default(),
+        routing: None,
+        trace: None,
+        sender: Sender {
+            topic: TopicId(300),
+            group: Some(GroupId(40)),
+            lane: Lane(4),
+            message: id(12),
+        },
+        routed: None,
+    };
+    let row = |outgoing: &Outgoing| {
+        plain(Key::Outbox { target: ShardId(1), seq: 7 }, message::seal_outgoing(outgoing))
+    };
+    assert_eq!(row(&outgoing).body, seal(&outgoing), "without an extension, version 1");
+    assert_eq!(open_outgoing(&row(&outgoing)).as_ref(), Ok(&outgoing));
+    outgoing.envelope = extended().envelope;
+    check_bytes::<()>(
+        &row(&outgoing),
+        &expect![[r#"
+        020764656661756c740872656365697074730001780000000000000000000000
+        ac020128040102ac02040c0003010d01056d6f64656c056c617267650219010c
+        636f6e74656e742d747970650a746578742f706c61696e8407056c61746572c0
+        aac3ca
+    "#]],
+    );
+    assert_eq!(open_outgoing(&row(&outgoing)), Ok(outgoing));
 }
 
 #[test]
@@ -422,7 +499,7 @@ fn audit_records_have_these_bytes() {
 
 #[test]
 fn a_body_of_another_version_is_refused_although_it_is_whole() {
-    let mut body = vec![VERSION + 1, 0, 0];
+    let mut body = vec![V1 + 1, 0, 0];
     body.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
     let row = plain(Key::Garbage { id: 1 }, body.into());
     let refused = verify(&row).expect_err("this version is not known");

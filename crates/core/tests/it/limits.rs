@@ -233,6 +233,8 @@ fn a_policy_has_1_to_1000_attempts_or_minus_one() {
         let produce = format!("1s produce orders m retry={attempts},1s,1s");
         for (line, field) in [(topic, "settings.retry_policy"), (produce, "envelope.retry_policy")]
         {
+            // In an envelope, 0 stands for a missing value. The API rejects it.
+            let fits = fits || (attempts == 0 && field.starts_with("envelope"));
             if fits { accepted(&mut world, &line) } else { refused(&mut world, &line, field) }
         }
     }

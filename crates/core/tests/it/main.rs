@@ -12,6 +12,7 @@ mod explain;
 mod held;
 mod history;
 mod idle;
+mod labels;
 mod lease;
 mod ledger;
 mod limits;

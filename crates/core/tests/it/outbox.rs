@@ -219,7 +219,7 @@ fn a_commit_that_produces_an_undeliverable_message_is_rejected() {
                 a gets orders/biller 0:0.1 "a" spent 1 until 10s
             1s commit orders/biller 0:0.1 produce="dlq.receipts r"
                 refused: produce[0]: topic: must not be a dead-letter topic
-            1s commit orders/biller 0:0.1 produce="receipts r retry=0,1s,1s"
+            1s commit orders/biller 0:0.1 produce="receipts r retry=1001,1s,1s"
                 refused: produce[0]: envelope.retry_policy: max_attempts must be between 1 and 1000, or -1
             1s commit orders/biller 0:0.1 produce="receipts r to=missing"
                 refused: produce[0]: no such topic
@@ -303,6 +303,27 @@ fn an_undeliverable_message_does_not_start_a_new_effect_of_its_key() {
                 u gets dlq.orders/undertaker 0:1.1 "s" spent 1 until 37s
             8s begin-under dlq.orders/undertaker 0:1.1 key=k on=park
                 REPLAY: effect/dlq.orders/undertaker k.1 SUCCEEDED result 1
+        "#]],
+    );
+}
+
+#[test]
+fn labels_and_headers_travel_to_another_shard() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1 => created
+            0s produce orders a => stored 0:0
+            0s join a orders/biller lease=10s credit=1
+                joined
+                a gets orders/biller 0:0.1 "a" spent 1 until 10s
+            1s commit orders/biller 0:0.1 produce="receipts r labels=model:large headers=type:json"
+                committed, receipts queued
+                outbox 0: 0 receipts "r"
+                orders/biller 0:0 acked
+                sends to 0: 1 from 0 labels {"model": "large"} headers {"type": "json"}
+            2s crash => sends to 0: 1 from 0 labels {"model": "large"} headers {"type": "json"}
         "#]],
     );
 }

@@ -297,6 +297,7 @@ fn details(rejection: Rejection) -> Details {
         Rejection::NotFound(missing) => NotFound { kind: missing.wire() }.into(),
         // The route that creates topics answers ALREADY_EXISTS with the existing topic.
         Rejection::TopicExists { .. }
+        | Rejection::OlderNodes
         | Rejection::NotOwner
         | Rejection::NotDelivered
         | Rejection::DeadLetterTopic

@@ -42,6 +42,8 @@ pub struct Parts {
     pub node: Node,
     /// Limits on requests and connections.
     pub limits: Limits,
+    /// Whether fields that DriftQ-Core v1 does not have are rejected.
+    pub is_v1: bool,
     /// The memory budget that requests share.
     pub budget: Arc<Budget>,
     /// Information about the server.

@@ -76,8 +76,9 @@ fn commit_of(app: &App, request: CommitRequest) -> Result<Commit, ApiError> {
     let effects =
         effects.map(|(at, finish)| finish_of(app, finish).map_err(in_item(Part::Effects, at)));
     let messages = produce.into_iter().enumerate();
-    let messages = messages
-        .map(|(at, message)| produce::message(message, None).map_err(in_item(Part::Produce, at)));
+    let messages = messages.map(|(at, message)| {
+        produce::message(app, message, None).map_err(in_item(Part::Produce, at))
+    });
     Ok(Commit {
         token: app.token("token", &token)?,
         ending,

@@ -1,6 +1,7 @@
 //! Conversions between types of the wire and types of the core.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use data_encoding::BASE64;
 use driftq_api::death::{Death, Origin};
@@ -13,7 +14,7 @@ use driftq_core::change::Delivery;
 use driftq_core::command::{self, Start};
 use driftq_core::effect;
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
-use driftq_core::{Envelope, Message, RetryRequest, Routing, Timestamp, Trace};
+use driftq_core::{Envelope, Extension, Message, RetryRequest, Routing, Text, Timestamp, Trace};
 
 use super::settings;
 use super::words::ToWire;
@@ -24,7 +25,7 @@ pub(crate) fn time(at: Timestamp) -> Time {
 }
 
 /// Empty strings count as absent.
-fn given(text: Option<String>) -> Option<driftq_core::Text> {
+fn given(text: Option<String>) -> Option<Text> {
     text.filter(|text| !text.is_empty()).map(Into::into)
 }
 
@@ -39,11 +40,17 @@ pub(crate) fn envelope(envelope: WireEnvelope) -> Envelope {
         partition_override: envelope.partition_override.map(PartitionNumber::get),
         deadline: envelope.deadline.map(|at| Timestamp(at.0)),
         retry_policy: envelope.retry_policy.map(|policy| RetryRequest {
-            max_attempts: policy.max_attempts.get(),
+            max_attempts: policy.max_attempts.map_or(0, MaxAttempts::get),
             backoff_ms: policy.backoff_ms.map(BackoffMs::get),
             max_backoff_ms: policy.max_backoff_ms.map(BackoffMs::get),
         }),
+        extension: Extension::of(texts(envelope.labels), texts(envelope.headers)),
     }
+}
+
+fn texts(map: Option<BTreeMap<String, String>>) -> BTreeMap<Text, Text> {
+    let map = map.unwrap_or_default().into_iter();
+    map.map(|(name, value)| (name.into(), value.into())).collect()
 }
 
 /// Returns `None` for an empty envelope.
@@ -51,7 +58,7 @@ pub(crate) fn wire_envelope(envelope: &Envelope) -> Option<WireEnvelope> {
     if *envelope == Envelope::default() {
         return None;
     }
-    let text = |text: &Option<driftq_core::Text>| text.as_deref().map(str::to_owned);
+    let text = |text: &Option<Text>| text.as_deref().map(str::to_owned);
     Some(WireEnvelope {
         run_id: text(&envelope.run_id),
         step_id: text(&envelope.step_id),
@@ -62,11 +69,20 @@ pub(crate) fn wire_envelope(envelope: &Envelope) -> Option<WireEnvelope> {
         partition_override: envelope.partition_override.map(PartitionNumber::stored),
         deadline: envelope.deadline.map(time),
         retry_policy: envelope.retry_policy.map(|policy| wire::RetryPolicy {
-            max_attempts: MaxAttempts::stored(policy.max_attempts),
+            max_attempts: (policy.max_attempts != 0)
+                .then(|| MaxAttempts::stored(policy.max_attempts)),
             backoff_ms: policy.backoff_ms.map(BackoffMs::stored),
             max_backoff_ms: policy.max_backoff_ms.map(BackoffMs::stored),
         }),
+        labels: envelope.extension.as_deref().and_then(|extension| strings(&extension.labels)),
+        headers: envelope.extension.as_deref().and_then(|extension| strings(&extension.headers)),
     })
+}
+
+/// Returns `None` for an empty map.
+fn strings(map: &BTreeMap<Text, Text>) -> Option<BTreeMap<String, String>> {
+    let strings = map.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    (!map.is_empty()).then(|| strings.collect())
 }
 
 pub(crate) fn value(message: &Message) -> Value<'_> {

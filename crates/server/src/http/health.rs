@@ -67,7 +67,7 @@ fn warnings(app: &App) -> Vec<String> {
 
 /// Features that an SDK may check before it uses them.
 const FEATURES: &[&str] =
-    &["audit", "batch", "commit", "effects", "history", "pointers", "receive", "settle"];
+    &["audit", "batch", "commit", "effects", "history", "labels", "pointers", "receive", "settle"];
 
 /// Returns the version, the engine and its durability.
 #[utoipa::path(

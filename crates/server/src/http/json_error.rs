@@ -138,9 +138,9 @@ mod tests {
         check::<Produce>(r#"{"topic":1}"#, "topic", "topic: must be a string, not `1`");
         check::<Produce>(r#"{"topic":{}}"#, "topic", "topic: must be a string, not an object");
         check::<Produce>(
-            r#"{"topic":"t","envelope":{"retry_policy":{}}}"#,
-            "envelope.retry_policy.max_attempts",
-            "envelope.retry_policy.max_attempts: is missing",
+            r#"{"topic":"t","envelope":{"labels":{"a":1}}}"#,
+            "envelope.labels.a",
+            "envelope.labels.a: must be a string, not `1`",
         );
         check::<Seek>(
             r#"{"to":"latest","bogus":1}"#,

@@ -325,6 +325,7 @@ mod tests {
             Rejection::NotFound(Missing::Pointer),
             Rejection::TopicExists { topic: TopicId(1) },
             Rejection::NotOwner,
+            Rejection::OlderNodes,
             Rejection::NotDelivered,
             Rejection::TokenRequired,
             Rejection::StaleLease { state: Stale::Leased, attempt: 1, current: Some(2) },

@@ -72,7 +72,7 @@ pub(crate) async fn one(
             return Err(ApiError::invalid("envelope.idempotency_key", message));
         }
     }
-    let produce = message(request, trace(&input.headers))?;
+    let produce = message(&app, request, trace(&input.headers))?;
     receipt(topic, app.try_call(produce).await?).map(Json)
 }
 
@@ -114,8 +114,19 @@ fn is_traceparent(parent: &str) -> bool {
     is_shaped && parts[0] != "ff" && !is_zero(parts[1]) && !is_zero(parts[2])
 }
 
-pub(super) fn message(request: Request, trace: Option<Box<Trace>>) -> Result<Produce, Invalid> {
+pub(super) fn message(
+    app: &App,
+    request: Request,
+    trace: Option<Box<Trace>>,
+) -> Result<Produce, Invalid> {
     let Request { topic, key, value, value_base64, envelope } = request;
+    let later = envelope.as_ref().map(|envelope| (&envelope.labels, &envelope.headers));
+    if let (true, Some((labels, headers))) = (app.is_v1, later) {
+        let later = [("envelope.labels", labels), ("envelope.headers", headers)];
+        if let Some((field, _)) = later.into_iter().find(|(_, map)| map.is_some()) {
+            return Err(Invalid::new(field, "unknown field under the profile v1"));
+        }
+    }
     let value = match (value, value_base64) {
         (Some(text), None) => Bytes::from(text),
         (None, Some(digits)) => Bytes::from(from_base64(&digits).ok_or_else(|| {
@@ -180,7 +191,7 @@ pub(crate) async fn batch(
     let trace = trace(&input.headers);
     let call = |request: Request| {
         let topic = request.topic.clone();
-        Ok((message(request, trace.clone())?, topic))
+        Ok((message(&app, request, trace.clone())?, topic))
     };
     let items = messages.into_iter().map(call).collect();
     let results = bulk::call_each(&app, items, receipt).await;

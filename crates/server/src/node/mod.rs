@@ -205,6 +205,9 @@ impl Node {
 
     /// Sends a command to its shard, and waits until its result is committed.
     pub async fn call(&self, mut command: Command) -> Result<CommandResult, CallError> {
+        if let Err(rejection) = command.check_format(self.peers.format()) {
+            return Ok(Err(rejection));
+        }
         if self.shards() == 1 {
             return self.decide(command).await;
         }
@@ -229,6 +232,10 @@ impl Node {
         &self,
         mut commands: Vec<Command>,
     ) -> Vec<Result<CommandResult, CallError>> {
+        let all_read = self.peers.format();
+        if commands.iter().any(|command| command.check_format(all_read).is_err()) {
+            return join_all(commands.into_iter().map(|command| self.call(command))).await;
+        }
         if self.shards() == 1 {
             return self.decide_all(commands).await;
         }

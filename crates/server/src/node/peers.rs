@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_core::command::Join;
-use driftq_core::{CallError, Command, ConsumerId, Epoch, ShardId, TokenVersion};
+use driftq_core::{CallError, Command, ConsumerId, Epoch, Format, ShardId, TokenVersion};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::client::{Client, RemoteShard};
@@ -57,6 +57,11 @@ impl Peers {
             Some(others) => others.routes.borrow().token_version,
             None => TokenVersion::V2,
         }
+    }
+
+    /// The newest format that all live nodes read.
+    pub(super) fn format(&self) -> Format {
+        self.others.as_ref().map_or(Format::NEWEST, |others| others.routes.borrow().format)
     }
 
     /// Notifies when shards move. `None` if they do not move.

@@ -1,7 +1,7 @@
 //! Where each shard is served, according to this node's cluster view.
 
 use driftq_core::ownership::{ClusterView, NodeRole, Ownerships, ShardOwner};
-use driftq_core::{Epoch, NodeId, ShardId, Text, Timestamp, TokenVersion};
+use driftq_core::{Epoch, Format, NodeId, ShardId, Text, Timestamp, TokenVersion};
 
 /// Where each shard is served.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub(crate) struct Routes {
     has_duplicate_address: bool,
     /// The version of tokens that this node mints.
     pub(crate) token_version: TokenVersion,
+    /// The newest format that all live nodes read.
+    pub(crate) format: Format,
 }
 
 /// Where a shard is served.
@@ -39,7 +41,8 @@ impl Routes {
         };
         let has_duplicate_address = matches!(machine.part(), Some(NodeRole::DuplicateAddress(_)));
         let shards = (0..shards as u32).map(|shard| route(ShardId(shard))).collect();
-        Routes { shards, has_duplicate_address, token_version: machine.token_version(now) }
+        let (token_version, format) = (machine.token_version(now), machine.format());
+        Routes { shards, has_duplicate_address, token_version, format }
     }
 
     /// The routes as seen by a node that serves no shard.

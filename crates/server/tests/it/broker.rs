@@ -83,7 +83,11 @@ impl Broker {
 
     /// Starts a server with the v1 defaults that the examples of the v1 contract assume.
     pub(crate) async fn v1() -> Broker {
-        Broker::with(|config| config.defaults = driftq_server::config::v1_defaults()).await
+        Broker::with(|config| {
+            config.defaults = driftq_server::config::v1_defaults();
+            config.is_v1 = true;
+        })
+        .await
     }
 
     /// Starts a server that can be restarted.

@@ -68,10 +68,21 @@ async fn produce_by_body_and_by_query() {
                      &retry_max_attempts=5&retry_backoff_ms=250&retry_max_backoff_ms=5000";
         let receipt = broker.post_query(format!("/v1/produce?{query}")).await.is(200);
         assert_eq!(receipt["status"], "produced");
-        let unknown = json!({ "topic": "t1", "value": "x", "envelope": { "labels": { "a": "b" } } });
+        let unknown = json!({ "topic": "t1", "value": "x", "envelope": { "label": { "a": "b" } } });
         broker.post("/v1/produce", unknown).await.refused(400, "INVALID_ARGUMENT");
     })
     .await;
+}
+
+#[tokio::test]
+async fn the_v1_profile_rejects_fields_of_later_releases() {
+    let broker = Broker::v1().await;
+    broker.topic("t1").await;
+    for field in ["labels", "headers"] {
+        let body = json!({ "topic": "t1", "value": "x", "envelope": { field: { "a": "b" } } });
+        let rejected = broker.post("/v1/produce", body).await.refused(400, "INVALID_ARGUMENT");
+        assert_eq!(rejected["field"], format!("envelope.{field}"), "{rejected}");
+    }
 }
 
 #[tokio::test]

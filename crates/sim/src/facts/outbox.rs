@@ -7,7 +7,7 @@ use driftq_core::row::MarkKind;
 
 use crate::stats::Stats;
 
-use super::{Facts, body_in};
+use super::{Facts, body_in, extension_text};
 
 impl Facts {
     /// Records that a message of a commit was added to the outbox.
@@ -70,5 +70,10 @@ impl Facts {
 fn sent_content(message: &Outgoing) -> Content {
     let text = std::str::from_utf8(&message.value).unwrap_or("");
     let tenant = message.envelope.tenant_id.clone().unwrap_or_else(|| "default".into());
-    Content { body: body_in(text), key: String::from_utf8_lossy(&message.key).into(), tenant }
+    Content {
+        body: body_in(text),
+        key: String::from_utf8_lossy(&message.key).into(),
+        tenant,
+        extension: extension_text(message.envelope.extension.as_deref()),
+    }
 }

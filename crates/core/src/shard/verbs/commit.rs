@@ -15,7 +15,7 @@ use crate::command::{
 use crate::effect::{EffectRow, Outcome};
 use crate::id::{Generation, GroupId, Lane, Offset};
 use crate::limits::{DELAY_MS_MAX, EFFECTS_MAX, PRODUCES_MAX};
-use crate::message::Message;
+use crate::message::{Extension, Message};
 use crate::pack::{self, effect_hash};
 use crate::refusal::{Decided, Refusal};
 use crate::row::{Hash16, Key, RecordKind};
@@ -315,7 +315,15 @@ fn fingerprint(commit: &Commit) -> [u8; 16] {
         .iter()
         .map(|produce| (&produce.topic.topic, content(produce), produce.envelope.deadline))
         .collect();
-    pack::fingerprint(&(ending, effects, produce, pointers, result))
+    let extension = |(at, produce): (u32, &Produce)| {
+        let Extension { labels, headers, unknown: _ } = produce.envelope.extension.as_deref()?;
+        Some((at, labels.clone(), headers.clone()))
+    };
+    let extensions: Vec<_> = (0..).zip(&commit.produce).filter_map(extension).collect();
+    if extensions.is_empty() {
+        return pack::fingerprint(&(ending, effects, produce, pointers, result));
+    }
+    pack::fingerprint(&(ending, effects, produce, pointers, result, extensions))
 }
 
 /// Rejects produced messages and pointers, because the message will be delivered again.

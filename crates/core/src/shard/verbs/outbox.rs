@@ -114,7 +114,7 @@ impl Context<'_> {
             return Ok(Decision { volatile: vec![again(None)], ..done() });
         }
         let rows = self.rows.outbox(target, from)?;
-        let messages = rows.into_iter().take(OUTBOX_ROWS_MAX).map(pack::open);
+        let messages = rows.into_iter().take(OUTBOX_ROWS_MAX).map(pack::open_outgoing);
         let messages = messages.collect::<Result<_, _>>()?;
         let arrive = Arrive { source: self.config.shard, from, messages };
         Ok(Decision {
@@ -208,7 +208,7 @@ impl Context<'_> {
         {
             let rows = self.rows.outbox(target, through)?;
             if let Some(row) = rows.first() {
-                let message: Outgoing = pack::open(row)?;
+                let message = pack::open_outgoing(row)?;
                 self.dead_letter_rejected(&message, why, &mut decision.changes);
             }
             through += 1;

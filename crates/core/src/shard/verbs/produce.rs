@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::change::{Change, Decision, Lookup, Reads, VolatileChange};
 use crate::command::{Command, Produce, Rejection, Reply, Routed};
-use crate::id::{Lane, ShardId, TopicId};
+use crate::id::{Lane, ShardId, Text, TopicId};
 use crate::limits::{
-    DEADLINE_MAX, ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX,
-    KEY_BYTES_MAX, TENANT_BYTES_MAX,
+    DEADLINE_MAX, ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, HEADER_BYTES_MAX,
+    IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, LABEL_BYTES_MAX, LABELS_MAX, TENANT_BYTES_MAX,
 };
-use crate::message::{Envelope, Message, Receipt, tenant_of};
+use crate::message::{Envelope, Extension, Message, Receipt, map_bytes, tenant_of};
 use crate::refusal::{Decided, Refusal};
 use crate::row::Hash16;
 use crate::settings::Unkeyed;
@@ -254,6 +254,9 @@ fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
         return Err(Rejection::invalid("value", "must not be empty"));
     }
     let envelope = &produce.envelope;
+    if let Some(extension) = &envelope.extension {
+        check_extension(extension)?;
+    }
     if let Some(key) = &envelope.idempotency_key
         && (key.is_empty()
             || key.len() > IDEMPOTENCY_KEY_BYTES_MAX
@@ -310,5 +313,31 @@ fn choose_partition(
     match topic.settings.unkeyed {
         Unkeyed::First => Ok((0, None)),
         Unkeyed::Spread => Ok((turn % partitions, Some((turn + 1) % partitions))),
+    }
+}
+
+fn check_extension(extension: &Extension) -> Result<(), Rejection> {
+    let Extension { labels, headers, unknown: _ } = extension;
+    for (field, map) in [("envelope.labels", labels), ("envelope.headers", headers)] {
+        let is_name = |name: &Text| !name.is_empty() && !name.chars().any(char::is_control);
+        if !map.keys().all(is_name) {
+            let why = "a name must have at least 1 byte and no control characters";
+            return Err(Rejection::invalid(field, why));
+        }
+    }
+    if labels.len() > LABELS_MAX {
+        let why = format!("at most {LABELS_MAX} are allowed (got {})", labels.len());
+        return Err(Rejection::invalid("envelope.labels", why));
+    }
+    let largest = labels.iter().map(|(name, value)| name.len() + value.len()).max();
+    let sizes = [
+        ("envelope.labels", largest.unwrap_or(0), LABEL_BYTES_MAX),
+        ("envelope.headers", map_bytes(headers), HEADER_BYTES_MAX),
+    ];
+    match sizes.into_iter().find(|(_, size, limit)| size > limit) {
+        Some((field, size, limit)) => {
+            Err(Rejection::TooLarge { field: field.into(), limit: limit as u64, size: size as u64 })
+        }
+        None => Ok(()),
     }
 }

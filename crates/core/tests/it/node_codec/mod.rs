@@ -3,9 +3,11 @@
 pub(crate) mod round_trip;
 mod sample;
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use driftq_core::node_codec::{DecodeError, NODE_CODEC_VERSION, open_answer, open_call, pack_call};
-use driftq_core::{Command, Envelope, Rejection, Reply};
+use driftq_core::{Command, Envelope, Extension, Format, Rejection, Reply};
 use expect_test::{Expect, expect, expect_file};
 use serde::Serialize;
 
@@ -117,7 +119,7 @@ fn an_unknown_command_or_version_is_rejected() {
     check(
         NODE_CODEC_VERSION + 1,
         &Theirs::Resume(group()),
-        expect!["unsupported version 2 (supported: up to 1)"],
+        expect!["unsupported version 3 (supported: up to 2)"],
     );
 }
 
@@ -133,4 +135,19 @@ fn truncated_or_too_deeply_nested_messages_are_rejected() {
     deep.extend(b"\x81\xa6InPart\x93\xa7Produce\x00".repeat(100_000));
     let refused = open_answer(&deep).expect_err("the nesting limit rejects it");
     assert_eq!(refused, DecodeError::Content("depth limit exceeded".into()));
+}
+
+#[test]
+fn a_command_with_labels_requires_format_2() {
+    let labels = [("model".into(), "large".into())].into();
+    let extension = Extension::of(labels, BTreeMap::new());
+    let labelled = produce_with("m", Envelope { extension, ..Envelope::default() });
+    let plain = produce_with("m", Envelope::default());
+    for (command, format) in [(plain, Format::V1), (labelled, Format::V2)] {
+        assert_eq!(command.format(), format);
+        assert_eq!(pack_call(&command)[..4], (format as u32).to_le_bytes());
+        assert_eq!(command.check_format(format), Ok(()));
+        let is_for_all = command.check_format(Format::V1).is_ok();
+        assert_eq!(is_for_all, format == Format::V1);
+    }
 }

@@ -8,8 +8,8 @@ use driftq_core::command::{
 };
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{
-    Batch, Command, CommandResult, ConsumerId, GroupId, Lane, Message, Offset, Rejection, Reply,
-    Text, Timestamp, TopicId,
+    Batch, Command, CommandResult, ConsumerId, Envelope, GroupId, Lane, Message, Offset, Rejection,
+    Reply, Text, Timestamp, TopicId,
 };
 
 use super::{World, effect};
@@ -62,14 +62,17 @@ pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
                     0 => String::new(),
                     times => format!(" redriven {times} times{}", origin(&delivery.message)),
                 };
+                let extension = extension(&delivery.message.envelope);
                 format!(
-                    "{who} gets {name} \"{value}\" spent {} until {until}{error}{redriven}",
+                    "{who} gets {name} \"{value}\" spent {} until {until}{error}{redriven}{extension}",
                     delivery.spent
                 )
             }
             Action::Send(target, arrive) => {
                 let Arrive { from, messages, .. } = &**arrive;
-                format!("sends to {target}: {} from {from}", messages.len())
+                let extensions = messages.iter().map(|message| extension(&message.envelope));
+                let extensions: String = extensions.collect();
+                format!("sends to {target}: {} from {from}{extensions}", messages.len())
             }
             Action::Dismiss(consumer) => {
                 format!("{} is dismissed", consumer_name(world, *consumer))
@@ -87,6 +90,15 @@ fn origin(message: &Message) -> String {
 fn consumer_name(world: &World, id: ConsumerId) -> String {
     let name = world.consumers.iter().find(|(_, consumer)| **consumer == id);
     name.map_or_else(|| format!("consumer {id}"), |(name, _)| name.clone())
+}
+
+fn extension(envelope: &Envelope) -> String {
+    match &envelope.extension {
+        None => String::new(),
+        Some(extension) => {
+            format!(" labels {:?} headers {:?}", extension.labels, extension.headers)
+        }
+    }
 }
 
 /// A reply as text.

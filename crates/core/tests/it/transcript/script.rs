@@ -1,5 +1,7 @@
 //! The commands of a transcript.
 
+use std::collections::BTreeMap;
+
 use driftq_core::command::{
     Arrived, Claim, CreateTopic, DeadFilter, DeadState, ExpectedDelivery, Explain, Extend,
     GroupName, Join, LeaseId, ListDead, Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter,
@@ -7,8 +9,9 @@ use driftq_core::command::{
     TopicName,
 };
 use driftq_core::{
-    AutoCreateGroups, Command, ConsumerId, DeathReason, Envelope, RetryPolicy, RetryRequest,
-    Routing, SettingName, SettingsChange, SettingsPatch, ShardId, Timestamp, TopicId, Unkeyed,
+    AutoCreateGroups, Command, ConsumerId, DeathReason, Envelope, Extension, RetryPolicy,
+    RetryRequest, Routing, SettingName, SettingsChange, SettingsPatch, ShardId, Text, Timestamp,
+    TopicId, Unkeyed,
 };
 
 use super::World;
@@ -282,11 +285,21 @@ fn settings(words: &[String]) -> SettingsPatch {
     }
 }
 
-/// `3,1s,8s`: attempts, first and longest backoff.
+/// `labels=a:1,b:2`.
+fn map(words: &[String], name: &str) -> BTreeMap<Text, Text> {
+    let pairs = option(words, name).unwrap_or_default().split(',').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| pair.split_once(':').expect("name and value"));
+    pairs.map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+/// `3,1s,8s`: attempts, first and longest backoff. Attempts may be empty.
 fn retry(text: &str) -> RetryRequest {
     let mut parts = text.split(',');
     RetryRequest {
-        max_attempts: parts.next().expect("attempts").parse().expect("a number"),
+        max_attempts: match parts.next().expect("attempts") {
+            "" => 0,
+            attempts => attempts.parse().expect("a number"),
+        },
         backoff_ms: parts.next().map(millis),
         max_backoff_ms: parts.next().map(millis),
     }
@@ -313,6 +326,7 @@ pub(super) fn produce(words: &[String]) -> Produce {
             partition_override: option(words, "p").map(|p| p.parse().expect("a partition")),
             deadline: option(words, "deadline").map(time),
             retry_policy: option(words, "retry").map(retry),
+            extension: Extension::of(map(words, "labels"), map(words, "headers")),
         },
         routing: option(words, "route").map(routing),
         trace: None,

@@ -44,7 +44,6 @@ pub(super) fn produce() -> Vec<Row> {
             (wrapped(r#"{"deadline":"now"}"#), invalid("envelope.deadline")),
             (wrapped(r#"{"deadline":"2027-02-30T00:00:00Z"}"#), invalid("envelope.deadline")),
             (wrapped(r#"{"deadline":"1970-01-01T00:00:00Z"}"#), invalid("")),
-            (retried("{}"), invalid("envelope.retry_policy.max_attempts")),
             (retried("[5]"), invalid("envelope.retry_policy")),
             (retried(r#"{"max_attempts":0}"#), invalid("envelope.retry_policy.max_attempts")),
             (retried(r#"{"max_attempts":1001}"#), invalid("envelope.retry_policy.max_attempts")),
@@ -74,7 +73,7 @@ pub(super) fn produce() -> Vec<Row> {
             ("/v1/produce?topic=t&value=x&deadline_ms=9007199254740992", invalid("deadline_ms")),
             ("/v1/produce?topic=t&value=x&partition_override=%2B1", invalid("partition_override")),
             (
-                "/v1/produce?topic=t&value=x&retry_backoff_ms=5",
+                "/v1/produce?topic=t&value=x&retry_max_attempts=0",
                 invalid("envelope.retry_policy.max_attempts"),
             ),
             ("/v1/produce?topic=t&value_base64=eA==", invalid("value_base64")),
