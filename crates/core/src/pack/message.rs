@@ -2,7 +2,7 @@
 //!
 //! 1. Version 1 has the fields of the first release, in order. A message without an [`Extension`] is
 //!    written as version 1, so its bytes never change.
-//! 2. Version 2 is the same, followed by the extensions. An extension is a list of tagged values. A
+//! 2. Version 2 is the same, followed by the extensions. An extension is a map from tag to value. A
 //!    reader keeps the tags that it does not know, so a field that may be ignored needs no version 3.
 
 use std::collections::BTreeMap;
@@ -55,10 +55,16 @@ pub(super) fn open_messages(body: &[u8]) -> Result<(u64, Vec<Message>), &'static
         (V2, packed) => content::<Packed<BTreeMap<usize, Tags>>>(packed)?,
         _ => return Err(UNKNOWN_VERSION),
     };
-    let messages = messages.into_iter().enumerate();
-    let messages =
-        messages.map(|(at, message)| Ok(message.with(extension(extensions.remove(&at))?)));
-    Ok((bytes_before, messages.collect::<Result<_, &'static str>>()?))
+    let with_extension = |(at, message): (usize, MessageV1)| {
+        let extension = extensions.remove(&at).map(extension).transpose()?;
+        Ok(message.with(extension))
+    };
+    let messages = messages.into_iter().enumerate().map(with_extension);
+    let messages = messages.collect::<Result<_, &'static str>>()?;
+    if !extensions.is_empty() {
+        return Err("it has an extension without a message");
+    }
+    Ok((bytes_before, messages))
 }
 
 /// Packs a message of the outbox.
@@ -76,7 +82,7 @@ pub(crate) fn open_outgoing(row: &Row) -> Result<Outgoing, Damaged> {
         (V1, packed) => Ok(content::<OutgoingV1>(packed)?.with(None)),
         (V2, packed) => {
             let (outgoing, tags): (OutgoingV1, Tags) = content(packed)?;
-            Ok(outgoing.with(extension(Some(tags))?))
+            Ok(outgoing.with(Some(extension(tags)?)))
         }
         _ => Err(UNKNOWN_VERSION),
     };
@@ -99,11 +105,10 @@ fn tags(extension: &Extension) -> Tags {
     tags
 }
 
-fn extension(tags: Option<Tags>) -> Result<Option<Box<Extension>>, &'static str> {
-    let Some(mut tags) = tags else { return Ok(None) };
+fn extension(mut tags: Tags) -> Result<Box<Extension>, &'static str> {
     let labels = value(tags.remove(&LABELS))?;
     let headers = value(tags.remove(&HEADERS))?;
-    Ok(Some(Box::new(Extension { labels, headers, unknown: tags })))
+    Ok(Box::new(Extension { labels, headers, unknown: tags }))
 }
 
 fn value<T: DeserializeOwned + Default>(stored: Option<Bytes>) -> Result<T, &'static str> {

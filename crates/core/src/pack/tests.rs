@@ -166,6 +166,10 @@ fn a_page_with_an_extension_has_version_2() {
     let plain = pages(TopicId(300), Lane(4), 128, 1_000, Timestamp(2), &[&bare(), &bare()], false);
     let (_, plain) = unseal(&plain[0].body).expect("the page is valid");
     assert!(packed.starts_with(plain), "version 2 begins with version 1");
+    let beyond = BTreeMap::from([(1, BTreeMap::<u32, Bytes>::new())]);
+    let body = seal_as(V2, &(1_000_u64, vec![bare()], beyond));
+    let rejected = message::open_messages(&body).expect_err("there is one message");
+    assert_eq!(rejected, "it has an extension without a message");
 }
 
 #[test]
