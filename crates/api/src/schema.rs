@@ -82,6 +82,7 @@ schemas! {
     Headers = ObjectBuilder::new()
         .schema_type(Type::Object)
         .additional_properties(Some(text().max_length(Some(16384))))
+        .max_properties(Some(64))
         .description(Some("At most 16 KiB of UTF-8, all names and values together."));
     /// The key of a message.
     MessageKey = text().max_length(Some(1024)).description(Some("At most 1 KiB of UTF-8."));

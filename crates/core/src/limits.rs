@@ -28,6 +28,8 @@ pub const REASON_BYTES_MAX: usize = 1024;
 pub const LABELS_MAX: usize = 16;
 /// Bytes of a label: name and value.
 pub const LABEL_BYTES_MAX: usize = 1024;
+/// Headers of a message.
+pub const HEADERS_MAX: usize = 64;
 /// Bytes of all headers of a message: names and values.
 pub const HEADER_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a value, unless configured up to [`VALUE_BYTES_CAP`].

@@ -54,8 +54,8 @@ pub fn open_answer(bytes: &[u8]) -> Result<CommandResult, DecodeError> {
 
 /// Encodes the deliveries of one batch to a peer's consumer.
 pub fn pack_deliveries(given: &[Box<Delivery>]) -> Vec<u8> {
-    let has_extension = given.iter().any(|given| given.message.envelope.extension.is_some());
-    pack(given, Format::of(has_extension))
+    let format = given.iter().map(|given| given.message.envelope.format()).max();
+    pack(given, format.unwrap_or_default())
 }
 
 /// Decodes the deliveries of one batch of a peer to a consumer.

@@ -106,7 +106,7 @@ pub enum Rejection {
     #[error("the deadline has passed")]
     DeadlinePassed,
     #[error(
-        "labels and headers cannot be stored while a node of an earlier release is alive; upgrade all nodes"
+        "labels, headers and a retry policy without max_attempts cannot be stored while a node of an earlier release is alive; upgrade all nodes"
     )]
     OlderNodes,
     #[error("no such {}", .0.as_str())]

@@ -14,7 +14,7 @@ use driftq_core::{Rejection, Trace};
 use super::api_error::{ApiError, Invalid};
 use super::app::{App, topic_name};
 use super::input::Input;
-use super::operation::{Conflicting, Missing, QueryForm};
+use super::operation::{Conflicting, Missing, QueryForm, Unmet};
 use super::request::{ApiRequest, Param, alias, field, unix_ms};
 use super::{bulk, convert};
 
@@ -55,7 +55,7 @@ impl ApiRequest for ProduceBatch {
         ("tracestate" = Option<String>, Header),
     ),
     request_body = Request,
-    responses((status = 200, description = "stored", body = Receipt), Missing, Conflicting),
+    responses((status = 200, description = "stored", body = Receipt), Missing, Unmet, Conflicting),
 )]
 pub(crate) async fn one(
     State(app): State<App>,

@@ -25,7 +25,8 @@ use std::time::Duration;
 use driftq_core::command::{CommandTarget, merge_replies};
 use driftq_core::command::{GroupName, Join};
 use driftq_core::{
-    Command, CommandResult, ConsumerId, Epoch, ShardConfig, ShardId, Token, TokenKeys, TokenVersion,
+    Command, CommandResult, ConsumerId, Epoch, Rejection, ShardConfig, ShardId, Token, TokenKeys,
+    TokenVersion,
 };
 use driftq_storage::Engine;
 use futures_util::future::join_all;
@@ -233,8 +234,17 @@ impl Node {
         mut commands: Vec<Command>,
     ) -> Vec<Result<CommandResult, CallError>> {
         let all_read = self.peers.format();
-        if commands.iter().any(|command| command.check_format(all_read).is_err()) {
-            return join_all(commands.into_iter().map(|command| self.call(command))).await;
+        let rejected = commands.iter().map(|command| command.check_format(all_read).err());
+        let rejected: Vec<Option<Rejection>> = rejected.collect();
+        if rejected.iter().any(Option::is_some) {
+            let mut at = rejected.iter();
+            commands.retain(|_| at.next().is_some_and(Option::is_none));
+            let mut answers = Box::pin(self.call_all(commands)).await.into_iter();
+            let answer = |rejection: Option<Rejection>| match rejection {
+                Some(rejection) => Some(Ok(Err(rejection))),
+                None => answers.next(),
+            };
+            return rejected.into_iter().filter_map(answer).collect();
         }
         if self.shards() == 1 {
             return self.decide_all(commands).await;

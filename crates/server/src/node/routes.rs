@@ -52,7 +52,7 @@ impl Routes {
             Some(Route::Remote { address, epoch: held.epoch })
         };
         let shards = view.shards.iter().map(route).collect();
-        Routes { shards, ..Routes::default() }
+        Routes { shards, format: view.format, ..Routes::default() }
     }
 
     /// Returns `None` if no node serves the shard now.

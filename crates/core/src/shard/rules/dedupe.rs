@@ -164,8 +164,8 @@ impl Context<'_> {
     }
 }
 
-/// Returns the fingerprint of key, value and envelope. The deadline is left out, because a retry
-/// may change it.
+/// Returns the fingerprint of key, value and envelope. Deadline, labels and headers are left out,
+/// because a retry may change them.
 pub(crate) fn content(produce: &Produce) -> [u8; 16] {
     let Produce { key, value, envelope, .. } = produce;
     let Envelope { run_id, step_id, parent_step_id, tenant_id, idempotency_key, .. } = envelope;

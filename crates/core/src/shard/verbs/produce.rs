@@ -7,7 +7,7 @@ use crate::change::{Change, Decision, Lookup, Reads, VolatileChange};
 use crate::command::{Command, Produce, Rejection, Reply, Routed};
 use crate::id::{Lane, ShardId, Text, TopicId};
 use crate::limits::{
-    DEADLINE_MAX, ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, HEADER_BYTES_MAX,
+    DEADLINE_MAX, ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, HEADER_BYTES_MAX, HEADERS_MAX,
     IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, LABEL_BYTES_MAX, LABELS_MAX, TENANT_BYTES_MAX,
 };
 use crate::message::{Envelope, Extension, Message, Receipt, map_bytes, tenant_of};
@@ -325,9 +325,13 @@ fn check_extension(extension: &Extension) -> Result<(), Rejection> {
             return Err(Rejection::invalid(field, why));
         }
     }
-    if labels.len() > LABELS_MAX {
-        let why = format!("at most {LABELS_MAX} are allowed (got {})", labels.len());
-        return Err(Rejection::invalid("envelope.labels", why));
+    let counts = [
+        ("envelope.labels", labels.len(), LABELS_MAX),
+        ("envelope.headers", headers.len(), HEADERS_MAX),
+    ];
+    if let Some((field, count, most)) = counts.into_iter().find(|(_, count, most)| count > most) {
+        let why = format!("at most {most} are allowed (got {count})");
+        return Err(Rejection::invalid(field, why));
     }
     let largest = labels.iter().map(|(name, value)| name.len() + value.len()).max();
     let sizes = [
