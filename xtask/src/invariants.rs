@@ -18,17 +18,22 @@ pub(crate) fn check(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
     let page = tree.files.get(PAGE).map_or("", String::as_str);
     let sections = sections(page);
     let mut findings = Vec::new();
-    let names = variants(source)?;
-    for name in &names {
+    let variants = variants(source)?;
+    for (name, text) in &variants {
         let Some(section) = sections.get(name.as_str()) else {
             let fix = "add a section: what it requires, what checks it";
             findings.push(Finding::new(PAGE, 1, format!("`{name}` is missing"), fix));
             continue;
         };
         findings.extend(check_section(tree, name, section));
+        let said = format!("{}: {}", section.number, section.text);
+        if said != *text {
+            let wrong = format!("the comment of `{name}` in {ENUM} says something else");
+            findings.push(Finding::new(PAGE, section.line, wrong, "use one text in both"));
+        }
     }
     for (name, section) in &sections {
-        if !names.iter().any(|known| known == name) {
+        if !variants.contains_key(*name) {
             let wrong = format!("`{name}` is not an invariant");
             findings.push(Finding::new(PAGE, section.line, wrong, "delete its section"));
         }
@@ -45,6 +50,9 @@ pub(crate) fn check(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
 
 struct Section<'a> {
     line: usize,
+    number: &'a str,
+    /// What the invariant requires, without line breaks.
+    text: String,
     files: Vec<&'a str>,
     bugs: Vec<&'a str>,
 }
@@ -81,8 +89,12 @@ fn sections(page: &str) -> BTreeMap<&str, Section<'_>> {
     for (index, line) in page.lines().enumerate() {
         if let Some(name) = line.strip_prefix("### ") {
             current = Some(name);
-            let section = Section { line: index + 1, files: Vec::new(), bugs: Vec::new() };
-            sections.insert(name, section);
+            let (text, files, bugs) = (String::new(), Vec::new(), Vec::new());
+            sections.insert(name, Section { line: index + 1, number: "", text, files, bugs });
+            continue;
+        }
+        if line.starts_with("## ") {
+            current = None;
         }
         if let Some((label, _)) = line.strip_prefix("- ").and_then(|item| item.split_once(':')) {
             list = label;
@@ -92,6 +104,8 @@ fn sections(page: &str) -> BTreeMap<&str, Section<'_>> {
         let section = current.and_then(|name| sections.get_mut(name));
         let names = line.split('`').skip(1).step_by(2);
         match (section, list) {
+            (Some(section), "") => join(&mut section.text, line),
+            (Some(section), "Number") => section.number = line.trim_start_matches("- Number: "),
             (Some(section), "Checked in") => section.files.extend(names),
             (Some(section), "Seeded bugs") => section.bugs.extend(names),
             _ => {}
@@ -100,16 +114,34 @@ fn sections(page: &str) -> BTreeMap<&str, Section<'_>> {
     sections
 }
 
-/// The variants of the enum.
-fn variants(source: &str) -> anyhow::Result<Vec<String>> {
+fn join(text: &mut String, line: &str) {
+    let line = line.trim();
+    if !text.is_empty() && !line.is_empty() {
+        text.push(' ');
+    }
+    text.push_str(line);
+}
+
+/// The variants of the enum, with their comments without line breaks.
+fn variants(source: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let file = syn::parse_file(source).context(ENUM)?;
-    let mut names = Vec::new();
+    let mut variants = BTreeMap::new();
     for item in file.items {
-        if let syn::Item::Enum(item) = item {
-            names.extend(item.variants.iter().map(|variant| variant.ident.to_string()));
+        let syn::Item::Enum(item) = item else { continue };
+        for variant in item.variants {
+            let mut text = String::new();
+            for attribute in &variant.attrs {
+                if let syn::Meta::NameValue(doc) = &attribute.meta
+                    && let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(line), .. }) =
+                        &doc.value
+                {
+                    join(&mut text, &line.value());
+                }
+            }
+            variants.insert(variant.ident.to_string(), text);
         }
     }
-    Ok(names)
+    Ok(variants)
 }
 
 /// The path, name and invariant of every seeded bug.
@@ -128,11 +160,11 @@ mod tests {
 
     #[test]
     fn disagreements_are_found() {
-        let page = "### NoLoss\n\n- Checked in: `outbox`,\n  `order`\n- Seeded bugs: `lost`, `gone`\n\n\
+        let page = "### NoLoss\n\nNothing is\nlost.\n\n- Number: 1\n- Checked in: `outbox`,\n  `order`\n- Seeded bugs: `lost`, `gone`\n\n\
             ### Old\n\n- Checked in: `outbox`\n";
         let files = [
             (PAGE, page),
-            (ENUM, "enum Invariant { NoLoss, Pause }"),
+            (ENUM, "enum Invariant { /** 1: All is well. */ NoLoss, Pause }"),
             ("crates/checker/src/outbox.rs", "Invariant::NoLoss"),
             ("crates/checker/src/order.rs", ""),
             ("crates/sim/bugs/lost.patch", "invariant: NoLoss\n"),
@@ -143,8 +175,9 @@ mod tests {
             [
                 "docs/invariants.md:1: `order` does not check `NoLoss`",
                 "docs/invariants.md:1: `gone` is not a seeded bug of `NoLoss`",
+                "docs/invariants.md:1: the comment of `NoLoss` in crates/checker/src/invariant.rs says something else",
                 "docs/invariants.md:1: `Pause` is missing",
-                "docs/invariants.md:7: `Old` is not an invariant",
+                "docs/invariants.md:11: `Old` is not an invariant",
                 "crates/sim/bugs/new.patch:1: the page does not list this bug under `Pause`",
             ]
         );

@@ -7,60 +7,66 @@ use std::fmt;
 /// A grant leases a message to a consumer as one attempt. It is committed before the message is
 /// delivered.
 ///
-/// The number is that of `docs/invariants.md`. Missing numbers need a standby, a sink of effects, quotas or
-/// credentials, which the simulator does not have.
+/// Number and text are those of `docs/invariants.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
-    /// 1: An accepted message is stored. A message for another shard stays in the outbox until that shard
-    /// has stored it. At the end of a run, every group that should read the message has settled it.
+    /// 1: An accepted message is stored. A message for another shard stays in the outbox until
+    /// that shard has stored or rejected it. At the end of a run, every group that should read
+    /// the message has settled it.
     NoLoss,
     /// 2: Only produced messages are stored, granted or delivered.
     NoPhantom,
-    /// 3: Value, key and tenant are returned as they were sent: on every attempt, in the dead letter and
-    /// after a redrive.
+    /// 3: Value, key, tenant, labels and headers are returned as they were sent: on every
+    /// attempt, in the dead letter and after a redrive.
     SameContent,
     /// 4: In every reply, a message id has one partition and offset, and an offset in a partition
     /// has one message id.
     OnePosition,
     /// 5: A rejected produce or commit never stores a message.
     RejectedIsAbsent,
-    /// 6: A message is stored at most as often as it was sent, and at most once if it has an idempotency
-    /// key. A message of a commit is stored once, however often the commit is sent and whichever shard it
-    /// is routed to.
+    /// 6: A message is stored at most as often as it was sent. If it has an idempotency key, it
+    /// is stored at most once within the dedupe window. A message of a commit is stored once,
+    /// however often the commit is sent and whichever shard it is routed to.
     StoredAtMostOnce,
-    /// 7: A message that was sent after another one was accepted in the same partition has a
+    /// 7: If message A was accepted before message B of the same partition was sent, B has the
     /// greater offset.
     RealTimeOrder,
-    /// 8: Batch numbers, epochs, the clock, offsets, generations and outbox numbers never decrease.
+    /// 8: Batch numbers, epochs, the clock, offsets, generations and outbox numbers never
+    /// decrease. One exception: after a restore, batch numbers, offsets, generations and outbox
+    /// numbers continue from the backup.
     MonotonicNumbers,
-    /// 9: Each grant of a message has a greater attempt number than the last one. A delivery carries a
-    /// granted attempt, and each attempt is delivered once.
+    /// 9: Each grant of a message has a greater attempt number than the last one. A delivery
+    /// carries a granted attempt, and each attempt is delivered at most once.
     AttemptsGrow,
     /// 10: A message is not granted while its lease is open, and only an open lease can end.
     OneLease,
     /// 11: A request that names an older attempt or generation changes nothing.
     StaleIsRejected,
-    /// 12: A message that was reported as acked or committed is settled and never granted again.
+    /// 12: A message that was reported as acked or committed is settled. It is granted again
+    /// only after a seek, a restore or a repair.
     AckIsFinal,
-    /// 13: A delivered message is settled only by its own ack or dead letter.
+    /// 13: A delivered message is settled only by its own ack or dead letter, unless a purge or
+    /// a repair deletes it.
     AckSettlesOne,
     /// 14: A settled message does not change again, and a generation that has ended does not change either.
     OneEnd,
     /// 15: A lease ends early only if its worker settles it, the delivery is returned unread, its
     /// message is purged or lost in a repair, or the group is moved or deleted.
     NoEarlyRedelivery,
-    /// 16: A failed message waits as long as its retry policy says, and no longer.
+    /// 16: A failed message is due again after the wait that its worker requested or its retry
+    /// policy sets.
     Backoff,
     /// 17: Repeating a successful ack succeeds. Repeating a commit returns the same result, unless its
     /// content differs.
     IdempotentAck,
-    /// 18: Attempts are numbered 1, 2, 3 … without a gap, and `spent` counts those that were not refunded.
+    /// 18: Attempts are numbered 1, 2, 3 … without a gap. `spent` is the number of attempts
+    /// that were not given back.
     AttemptsCounted,
-    /// 19: No grant exceeds `max_attempts`.
+    /// 19: A message is not granted when its `spent` has reached `max_attempts`.
     MaxAttempts,
-    /// 20: Dead-lettering a message, its reason and its dead letter are one commit, and the dead
-    /// letter exists at the end of a run. The same holds for a message that its target topic
-    /// rejects and for its outbox entry.
+    /// 20: One commit ends the message, stores the reason and creates the dead letter. The dead
+    /// letter exists at the end of a run. If the target topic rejects a message, one commit
+    /// deletes the message from the outbox and creates the dead letter.
     DeadLetteredOnce,
     /// 21: A message is dead-lettered only if it is exhausted, rejected by its worker, past its deadline or
     /// rejected by its target topic, and the reason says which.
@@ -76,8 +82,8 @@ pub enum Invariant {
     /// 28: Messages that one producer sends one after the other are stored in that order. Messages that one
     /// shard sends to another are stored there in the order of its outbox.
     ProducerOrder,
-    /// 29: A partition has at most `max_in_flight` open leases per group, and a consumer at most its
-    /// `prefetch`.
+    /// 29: No lease is granted beyond `max_in_flight` leases per partition and group, or beyond
+    /// the `prefetch` of a consumer.
     InFlightLimit,
     /// 31: A stored message is within the size limit and has the size that was sent.
     MessageSize,
@@ -98,7 +104,8 @@ pub enum Invariant {
     /// 38: A finish with an older fence changes nothing. An effect ends by the latest fence or by an
     /// operator who resolves it.
     StaleFinishIsRejected,
-    /// 39: Once an outcome is final, every `begin` returns it until it expires, byte for byte.
+    /// 39: Once an outcome is final, every `begin` of the effect returns it until it expires,
+    /// byte for byte. A message whose key was accepted as new begins a new effect.
     ExactReplay,
     /// 40: A known effect with a different request is a conflict and does not change.
     RequestMismatch,
@@ -122,7 +129,8 @@ pub enum Invariant {
     Conservation,
     /// 55: The ack, the outcomes, the messages and the pointers of one commit are one batch.
     AtomicCommit,
-    /// 56: A node reads every row that was written, and no row of a deleted object remains.
+    /// 56: A node can decode every row that was written. At the end of a run, no row of a
+    /// deleted object remains, except rows that are listed as garbage.
     Readable,
     /// 57: A lease token or effect token that was issued before a restore is rejected. One
     /// exception: a commit that the backup contains returns its result again. A dead-letter id that
@@ -132,10 +140,12 @@ pub enum Invariant {
     TrueAnswers,
     /// 59: A paused group receives nothing.
     Pause,
-    /// 60: An exhausted message was delivered to a consumer on every attempt that was counted.
+    /// 60: An attempt counts toward `max_attempts` only if its delivery was written to a
+    /// consumer. The rule does not apply to attempts during which the shard was claimed again
+    /// or the clock jumped.
     FairAttempts,
-    /// 61: The authority clock follows a forward jump of more than an hour only after it is
-    /// confirmed.
+    /// 61: While a server runs, the authority clock follows a forward jump of more than an hour
+    /// only after it is confirmed.
     ConfirmedClockJump,
 }
 

@@ -46,13 +46,12 @@ pub(super) fn seal_messages(bytes_before: u64, messages: &[&Message]) -> Bytes {
 
 /// Unpacks the messages of a page, and the lane's byte total before the first.
 pub(super) fn open_messages(body: &[u8]) -> Result<(u64, Vec<Message>), &'static str> {
-    type Packed<E> = (u64, Vec<MessageV1>, E);
     let (bytes_before, messages, mut extensions) = match unseal(body)? {
         (V1, packed) => {
             let (bytes_before, messages) = content(packed)?;
             (bytes_before, messages, BTreeMap::new())
         }
-        (V2, packed) => content::<Packed<BTreeMap<usize, Tags>>>(packed)?,
+        (V2, packed) => content::<(u64, Vec<MessageV1>, BTreeMap<usize, Tags>)>(packed)?,
         _ => return Err(UNKNOWN_VERSION),
     };
     let with_extension = |(at, message): (usize, MessageV1)| {

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use driftq_api::from_base64;
-use driftq_api::message::{Produce as Request, ProduceBatch, ProducedBatch, Receipt};
+use driftq_api::message::{Envelope, Produce as Request, ProduceBatch, ProducedBatch, Receipt};
 use driftq_api::schema::IdempotencyKey;
 use driftq_api::words::ProducedStatus;
 use driftq_core::command::Produce;
@@ -120,8 +120,9 @@ pub(super) fn message(
     trace: Option<Box<Trace>>,
 ) -> Result<Produce, Invalid> {
     let Request { topic, key, value, value_base64, envelope } = request;
-    let later = envelope.as_ref().map(|envelope| (&envelope.labels, &envelope.headers));
-    if let (true, Some((labels, headers))) = (app.is_v1, later) {
+    if app.is_v1
+        && let Some(Envelope { labels, headers, .. }) = &envelope
+    {
         let later = [("envelope.labels", labels), ("envelope.headers", headers)];
         if let Some((field, _)) = later.into_iter().find(|(_, map)| map.is_some()) {
             return Err(Invalid::new(field, "unknown field under the profile v1"));
