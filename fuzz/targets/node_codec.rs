@@ -12,7 +12,9 @@ fuzz_target!(|input: &[u8]| bounded(|| {
     let bytes = [&NODE_CODEC_VERSION.to_le_bytes(), input].concat();
     check(&bytes, node_codec::open_call, node_codec::pack_call);
     check(&bytes, node_codec::open_answer, node_codec::pack_answer);
-    check(&bytes, node_codec::open_deliveries, |given| node_codec::pack_deliveries(given));
+    check(&bytes, node_codec::open_deliveries, |given| {
+        node_codec::pack_deliveries(given, node_codec::NODE_CODEC_VERSION).expect("this release reads them")
+    });
 }));
 
 fn check<T: Debug>(

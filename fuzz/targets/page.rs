@@ -16,13 +16,12 @@ fuzz_target!(|content: &[u8]| bounded(|| {
     if bytes_before > NUMBER_MAX / 2 || count > NUMBER_MAX - BASE {
         return;
     }
-    let page = |last| Row {
-        key: Key::Page { topic: TopicId(300), lane: Lane(4), last },
-        columns: Columns::Page { base: BASE, bytes: 0, at: Timestamp(1_800_000_000_002) },
-        body: sealed(content),
-    };
-    let row = page(BASE + count - 1);
-    check_packed(&row, content);
-    let other = page(BASE + count);
-    assert!(driftq_core::fuzzing::reread(&other).is_err(), "the count differs from the key");
+    let key = |last| Key::Page { topic: TopicId(300), lane: Lane(4), last };
+    let columns = Columns::Page { base: BASE, bytes: 0, at: Timestamp(1_800_000_000_002) };
+    check_packed(&key(BASE + count - 1), &columns, content);
+    for version in [1, 2] {
+        let body = sealed(version, content);
+        let other = Row { key: key(BASE + count), columns: columns.clone(), body };
+        assert!(driftq_core::fuzzing::reread(&other).is_err(), "the count differs from the key");
+    }
 }));

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::schema::{Accepted, ChainHash, EffectKey, ScopeName, Tenant};
+use crate::schema::{Accepted, ChainHash, EffectKey, MessageId, ScopeName, Tenant};
 use crate::words::EffectState;
 
 /// `GET /v1/audit`.
@@ -60,6 +60,8 @@ pub struct Record {
     pub key: EffectKey,
     pub born_ms: u64,
     pub fence: u64,
+    pub message: Option<MessageId>,
+    pub attempt: Option<u32>,
     pub by: Option<String>,
     pub reason: Option<String>,
     pub request: Option<String>,

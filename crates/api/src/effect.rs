@@ -262,6 +262,8 @@ pub struct EffectMessage {
     pub topic: String,
     pub partition: u32,
     pub offset: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
 }
 
 /// `GET /v1/effects` without a key.

@@ -172,23 +172,43 @@ pub struct Cursor {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_at: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_unsettled_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Blocked>,
 }
 
-/// A consumer of a group.
+/// A consumer of a group: all that one owner does.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Consumer {
-    pub consumer: String,
     pub owner: String,
+    pub leased: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_expiry_at: Option<Time>,
+    pub settled_1m: u64,
+    pub failed_1m: u64,
+    pub expired_1m: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold_p50_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold_p95_ms: Option<u64>,
+    pub last_seen_at: Time,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_settle_at: Option<Time>,
+    pub connections: Vec<Connection>,
+}
+
+/// A stream or poll of a consumer.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Connection {
+    pub consumer: String,
     pub kind: &'static str,
     pub remote: String,
     pub since: Time,
     pub prefetch: u32,
     pub outstanding: u32,
     pub lease_ms: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_settle_at: Option<Time>,
 }
 
 /// `GET /v1/topics/{topic}/groups`.

@@ -1,5 +1,9 @@
-//! Maximum numbers of items in the lists of requests.
+//! Maximum numbers of items in the lists and maps of requests.
 
+/// Labels of a message.
+pub const LABELS_MAX: usize = 16;
+/// Headers of a message.
+pub const HEADERS_MAX: usize = 64;
 /// Items of a batch request.
 pub const ITEMS_MAX: usize = 1_000;
 /// Dead letters that one purge names.

@@ -9,13 +9,13 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
 use crate::Time;
 use crate::group::{SeekEnd, Start};
-use crate::limits::ITEMS_MAX;
+use crate::limits::{HEADERS_MAX, ITEMS_MAX, LABELS_MAX};
 use crate::number::{BackoffMs, LeaseMs, Limit, MaxAttempts, PartitionNumber, Prefetch, WaitMs};
 use crate::schema::{
     Base64, EnvelopeText, GroupName, Headers, IdempotencyKey, Labels, LeaseToken, MessageId,
     MessageKey, Owner, Tenant, TopicName,
 };
-use crate::strict::{objects, optional_object};
+use crate::strict::{objects, optional_map, optional_object};
 use crate::words::ProducedStatus;
 
 /// Metadata that a producer sets in addition to key and value.
@@ -49,9 +49,11 @@ pub struct Envelope {
     #[serde(deserialize_with = "optional_object")]
     pub retry_policy: Option<RetryPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "optional_map::<_, LABELS_MAX>")]
     #[schema(value_type = Option<Labels>)]
     pub labels: Option<BTreeMap<String, String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "optional_map::<_, HEADERS_MAX>")]
     #[schema(value_type = Option<Headers>)]
     pub headers: Option<BTreeMap<String, String>>,
 }

@@ -5,6 +5,8 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaFormat, SchemaType, T
 use utoipa::openapi::{KnownFormat, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::limits::{HEADERS_MAX, LABELS_MAX};
+
 fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
@@ -76,13 +78,13 @@ schemas! {
     Labels = ObjectBuilder::new()
         .schema_type(Type::Object)
         .additional_properties(Some(text().max_length(Some(1024))))
-        .max_properties(Some(16))
+        .max_properties(Some(LABELS_MAX))
         .description(Some("Each at most 1 KiB of UTF-8, name and value together."));
     /// Headers of a message.
     Headers = ObjectBuilder::new()
         .schema_type(Type::Object)
         .additional_properties(Some(text().max_length(Some(16384))))
-        .max_properties(Some(64))
+        .max_properties(Some(HEADERS_MAX))
         .description(Some("At most 16 KiB of UTF-8, all names and values together."));
     /// The key of a message.
     MessageKey = text().max_length(Some(1024)).description(Some("At most 1 KiB of UTF-8."));

@@ -1,10 +1,12 @@
 //! Checks of a request beyond its types. An object must be written as a JSON object. Every integer
-//! must fit into the numbers of all JSON clients. A list is read at most one item past its limit.
+//! must fit into the numbers of all JSON clients. A list or map is read at most one item past its
+//! limit. A name occurs once in a map.
 //!
 //! Derived code also accepts a list of values as an object: `["orders","","x"]` would be a message.
 //! It also reads a list to its end before the length can be checked: 8 MiB of `{}` would be a
-//! gigabyte of items.
+//! gigabyte of items. Of two values with the same name it keeps the last.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -120,6 +122,51 @@ where
     Ok(texts.map(|texts| texts.0))
 }
 
+/// Names and values, at most `MAX`.
+struct Map<const MAX: usize>(BTreeMap<String, String>);
+
+impl<'de, const MAX: usize> Deserialize<'de> for Map<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Entries::<MAX>).map(Map)
+    }
+}
+
+/// Reads a [`Map`].
+struct Entries<const MAX: usize>;
+
+impl<'de, const MAX: usize> Visitor<'de> for Entries<MAX> {
+    type Value = BTreeMap<String, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut map = BTreeMap::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            if map.len() == MAX {
+                return Err(Error::custom(format!("at most {MAX} are allowed")));
+            }
+            if map.contains_key(&name) {
+                return Err(Error::custom("the name is repeated"));
+            }
+            map.insert(name, entries.next_value()?);
+        }
+        Ok(map)
+    }
+}
+
+/// Reads an optional map from names to texts.
+pub(crate) fn optional_map<'de, D, const MAX: usize>(
+    deserializer: D,
+) -> Result<Option<BTreeMap<String, String>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let map = Option::<Map<MAX>>::deserialize(deserializer)?;
+    Ok(map.map(|map| map.0))
+}
+
 /// Reads a value that may have one of several types. Trying the types copies the value, so a value
 /// that is longer than all valid ones is rejected first.
 pub(crate) fn short<'de, D, T>(deserializer: D) -> Result<T, D::Error>
@@ -137,8 +184,8 @@ where
 mod tests {
     use crate::commit::Commit;
     use crate::dlq::{Purge, Redrive};
-    use crate::limits::ITEMS_MAX;
-    use crate::message::{Produce, ProduceBatch};
+    use crate::limits::{HEADERS_MAX, ITEMS_MAX, LABELS_MAX};
+    use crate::message::{Envelope, Produce, ProduceBatch};
     use crate::settle::{Settle, SettleMany};
     use crate::{Object, group, strict};
 
@@ -219,6 +266,24 @@ mod tests {
         assert!(!reads::<Redrive>(r#"{"ids":[]}"#));
         assert!(!reads::<SettleMany>(r#"{"items":[]}"#));
         assert!(reads::<Commit>(r#"{"token":"lt_","effects":[]}"#));
+    }
+
+    #[test]
+    fn a_map_is_read_no_further_than_one_past_its_bound() {
+        let entries: Vec<String> = (0..200_000).map(|n| format!(r#""{n:06}":"x""#)).collect();
+        for (field, max) in [("labels", LABELS_MAX), ("headers", HEADERS_MAX)] {
+            let envelope = format!(r#"{{"{field}":{{{}}}}}"#, entries.join(","));
+            let (bytes, refused) = read::<Envelope>(&envelope);
+            assert!(bytes < 64 + (max + 2) * (entries[0].len() + 1), "{bytes} bytes are read");
+            assert!(refused.starts_with(&format!("at most {max} are allowed")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_name_occurs_once_in_a_map() {
+        assert!(reads::<Envelope>(r#"{"labels":{"a":"1","b":"2"}}"#));
+        assert!(!reads::<Envelope>(r#"{"labels":{"a":"1","a":"1"}}"#));
+        assert!(!reads::<Envelope>(r#"{"headers":{"a":"1","a":"2"}}"#));
     }
 
     #[test]

@@ -193,7 +193,7 @@ pub struct Produce {
     /// The topic that the message names in its envelope, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Name>,
-    /// Length of key and value.
+    /// Length of key, value, labels and headers.
     pub size: u64,
 }
 
@@ -307,8 +307,14 @@ pub enum Fact {
     Paused { topic: Name, group: Name, until: Option<u64> },
     /// A group was resumed.
     Resumed { topic: Name, group: Name },
-    /// A consumer joined a group.
-    Joined { consumer: u64, topic: Name, group: Name },
+    /// A consumer joined a group, by a poll or by a stream.
+    Joined {
+        consumer: u64,
+        topic: Name,
+        group: Name,
+        #[serde(default)]
+        poll: bool,
+    },
     /// A dead letter was deleted.
     Dropped { id: Name },
     /// A repair gave up a damaged message.
@@ -368,7 +374,7 @@ pub struct Stored {
     pub id: Name,
     /// Its content.
     pub message: Content,
-    /// Length of key and value.
+    /// Length of key, value, labels and headers.
     pub size: u64,
     /// The requested topic, if it is another one.
     pub asked: Option<Name>,

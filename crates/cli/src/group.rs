@@ -142,16 +142,22 @@ fn show(format: output::Format, answer: &Answer) {
             ("backlog", "backlog"),
             ("leased", "leased"),
             ("waiting", "waiting"),
+            ("oldest unsettled", "oldest_unsettled_at"),
             ("blocked", "blocked"),
         ];
         output::line("");
         output::list(format, answer, "partitions", &columns);
         if answer["consumers"].as_array().is_some_and(|consumers| !consumers.is_empty()) {
             let columns = [
-                ("consumer", "consumer"),
-                ("owner", "owner"),
-                ("prefetch", "prefetch"),
-                ("outstanding", "outstanding"),
+                ("consumer", "owner"),
+                ("leased", "leased"),
+                ("next expiry", "next_expiry_at"),
+                ("settled 1m", "settled_1m"),
+                ("failed 1m", "failed_1m"),
+                ("expired 1m", "expired_1m"),
+                ("hold p50 ms", "hold_p50_ms"),
+                ("hold p95 ms", "hold_p95_ms"),
+                ("last seen", "last_seen_at"),
             ];
             output::line("");
             output::list(format, answer, "consumers", &columns);

@@ -11,8 +11,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::effect::{EffectRow, EffectState, Outcome};
-use crate::id::{ShardId, Text, TopicId};
+use crate::effect::{DeliveryRef, EffectRow, EffectState, Outcome};
+use crate::format::Format;
+use crate::id::{MessageId, ShardId, Text, TopicId};
 use crate::time::Timestamp;
 
 /// The hash of a record and of all records before it.
@@ -65,6 +66,17 @@ pub struct AuditRecord {
     pub by: Text,
     /// The decision.
     pub accepted: Accepted,
+    /// The delivery, for effects of deliveries. Version 1 of the row lacks it.
+    #[serde(skip)]
+    pub delivery: Option<AuditDelivery>,
+}
+
+/// The delivery that an effect was last begun under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub struct AuditDelivery {
+    pub message: MessageId,
+    pub attempt: u32,
 }
 
 /// A record as it is hashed and shown. The order of the fields is part of the hash.
@@ -80,6 +92,10 @@ struct RecordText<'a> {
     key: &'a str,
     born_ms: Timestamp,
     fence: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u32>,
     #[serde(skip_serializing_if = "str::is_empty")]
     by: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,7 +109,17 @@ struct RecordText<'a> {
 }
 
 impl AuditRecord {
-    pub(crate) fn of(now: Timestamp, row: &EffectRow, accepted: Accepted) -> AuditRecord {
+    pub(crate) fn of(
+        now: Timestamp,
+        row: &EffectRow,
+        accepted: Accepted,
+        format: Format,
+    ) -> AuditRecord {
+        let under = row.under.filter(|_| format >= Format::V2);
+        let delivery = |under: DeliveryRef| AuditDelivery {
+            message: under.message,
+            attempt: under.hold.attempt,
+        };
         let by = match (&row.resolution, &accepted) {
             (Some(resolution), Accepted::Resolve { .. }) => &resolution.by,
             (Some(_) | None, _) => &row.owner,
@@ -109,12 +135,14 @@ impl AuditRecord {
             fence: row.fence,
             by: by.clone(),
             accepted,
+            delivery: under.map(delivery),
         }
     }
 
     /// Returns the text that is hashed.
     pub(crate) fn text(&self, seq: u64) -> String {
-        let AuditRecord { at, tenant, topic, scope, key, born, fence, by, accepted } = self;
+        let AuditRecord { at, tenant, topic, scope, key, born, fence, by, accepted, delivery } =
+            self;
         let (decision, request, reason, ended) = match accepted {
             Accepted::Begin { request } => ("begin", request.as_deref(), None, None),
             Accepted::Finish { state, outcome } => ("finish", None, None, Some((state, outcome))),
@@ -132,6 +160,8 @@ impl AuditRecord {
             key,
             born_ms: *born,
             fence: *fence,
+            message: delivery.map(|delivery| delivery.message.to_string()),
+            attempt: delivery.map(|delivery| delivery.attempt),
             by,
             reason,
             request,
@@ -195,6 +225,7 @@ mod tests {
 
     use super::*;
     use crate::effect::EffectResult;
+    use crate::id::Lane;
 
     fn record(accepted: Accepted) -> AuditRecord {
         AuditRecord {
@@ -207,6 +238,7 @@ mod tests {
             fence: 2,
             by: "worker-a".into(),
             accepted,
+            delivery: None,
         }
     }
 
@@ -219,6 +251,8 @@ mod tests {
     fn texts_and_hashes_stay_what_they_are() {
         let done = outcome(Some(EffectResult::Json("{\"charge\": \"ch_1\"}".into())), "");
         let failed = outcome(None, "declined");
+        let (topic, lane, restore) = (TopicId(300), Lane(4), 1);
+        let message = MessageId { restore, shard: ShardId(3), topic, lane, offset: 77 };
         let bare = AuditRecord {
             topic: None,
             scope: "op/charge".into(),
@@ -235,6 +269,10 @@ mod tests {
                 reason: "no charge there".into(),
             }),
             bare,
+            AuditRecord {
+                delivery: Some(AuditDelivery { message, attempt: 3 }),
+                ..record(Accepted::Begin { request: None })
+            },
         ];
         let mut tip = Tip::root("default", ShardId(3));
         let mut lines = format!("{}\n", tip.hash);
@@ -255,6 +293,8 @@ mod tests {
             cbc1b9e6a062b25298e70bd441ed7c4a649f1f24fbdb5575d59c49b7f2f1b665
             {"seq":5,"at_ms":1800000000123,"decision":"begin","tenant":"acme","scope":"op/charge","key":"order \"77\" ü\u0001","born_ms":1800000000000,"fence":2}
             e18bebda159b58319f6d4abc5b8ed5745003412be634be7ff091502f6cd616e0
+            {"seq":6,"at_ms":1800000000123,"decision":"begin","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born_ms":1800000000000,"fence":2,"message":"m_aeb2yaqeju","attempt":3,"by":"worker-a"}
+            66e3ff7ed64c827a187ceb49adfb70d07adb0d24d2a42c3f807e994b619d40a7
         "#]].assert_eq(&lines);
     }
 }

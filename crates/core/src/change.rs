@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::audit::Link;
 use crate::command::{Arrive, Event, LeaseId, Outgoing, Peer, Pointer, Reply};
 use crate::effect::EffectRow;
+use crate::format::Format;
 use crate::id::{
     BatchNo, ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, ShardId, Text,
     TopicId,
@@ -203,7 +204,7 @@ pub struct Entry {
     pub lease_ms: u32,
     /// Owner of the current or last lease.
     pub owner: OwnerId,
-    /// Bytes of key and value.
+    /// [`Message::size`] of its message.
     pub size: u32,
     /// When the message was produced.
     pub produced_at: Timestamp,
@@ -413,6 +414,10 @@ pub enum VolatileChange {
     UnkeyedTurn { topic: TopicId, turn: u32 },
     /// Whether the storage is nearly full and new data is rejected.
     StorageLow(bool),
+    /// The newest format that all nodes read.
+    SetFormat(Format),
+    /// When the message at `offset`, the next one of a cursor, was stored.
+    StoredAt { group: GroupId, lane: Lane, offset: Offset, at: Timestamp },
     /// Check the group again at `at`.
     Wake { at: Timestamp, group: GroupId },
     /// The group is inactive until a change reactivates it.

@@ -6,6 +6,7 @@ mod commit;
 mod dead;
 mod effect;
 mod explain;
+mod format;
 mod outbox;
 mod peek;
 mod place;
@@ -16,6 +17,7 @@ mod rejection;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::Tip;
+use crate::format::Format;
 use crate::id::{ConsumerId, GroupId, MessageId, Offset, ShardId, Text, TopicId};
 use crate::message::Receipt;
 use crate::settings::{SettingsChange, SettingsPatch};
@@ -158,6 +160,9 @@ pub enum Command {
     /// no new messages are stored, so that commands that free space can still be written. The
     /// storage monitor sends this, and sends it again after every recovery.
     StorageLow(bool),
+    /// Record the newest format that all nodes read. Rows are stored in no newer one. The node sends
+    /// this before the first command after a recovery, unless it is [`Format::NEWEST`].
+    SetFormat(Format),
 }
 
 /// Create a topic.

@@ -19,7 +19,7 @@ pub struct DeadRow {
     pub offset: Offset,
     /// The lane's byte total at that offset.
     pub bytes: u64,
-    /// Bytes of key and value.
+    /// [`crate::Message::size`] of the message.
     pub size: u64,
     /// The restore generation when it was dead-lettered. Part of its id.
     pub restore: u32,

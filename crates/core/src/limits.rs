@@ -196,3 +196,12 @@ pub const CHECKPOINTS_MAX: usize = 256;
 pub const RECOVERY_READ_ROWS: usize = 256;
 /// Lookups in one read.
 pub const READ_LOOKUPS_MAX: usize = 256;
+
+/// How long a consumer counts as present after its poll has ended.
+pub const BETWEEN_POLLS_MS: u64 = 10_000;
+/// How long a group remembers an owner that it does not see any more.
+pub const SEEN_MS: u64 = 600_000;
+/// Owners that a shard remembers.
+pub const SEEN_MAX: usize = 10_000;
+/// Owners in the view of a group.
+pub const OWNERS_SHOWN_MAX: usize = 1_000;

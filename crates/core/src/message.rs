@@ -6,9 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::format::Format;
 use crate::id::{MessageId, Offset, Text};
 use crate::settings::RetryPolicy;
 use crate::time::Timestamp;
+
+/// Bytes in memory of a label or header besides its name and value. It takes fewer in a page.
+pub(crate) const EXTENSION_ENTRY_OVERHEAD: usize = 96;
 
 /// The tenant of messages that name none.
 pub const DEFAULT_TENANT: &str = "default";
@@ -62,9 +66,16 @@ impl Extension {
         (!is_empty).then(|| Box::new(Extension { labels, headers, unknown: BTreeMap::new() }))
     }
 
-    fn content_bytes(&self) -> usize {
+    /// The bytes of names and values.
+    fn size(&self) -> usize {
         let Extension { labels, headers, unknown } = self;
         map_bytes(labels) + map_bytes(headers) + unknown.values().map(Bytes::len).sum::<usize>()
+    }
+
+    /// The bytes in memory besides names and values.
+    fn overhead(&self) -> usize {
+        let Extension { labels, headers, unknown } = self;
+        EXTENSION_ENTRY_OVERHEAD * (labels.len() + headers.len() + unknown.len())
     }
 }
 
@@ -78,8 +89,19 @@ impl Envelope {
         let Envelope { run_id, step_id, parent_step_id, tenant_id, .. } = self;
         let Envelope { idempotency_key, target_topic, .. } = self;
         let texts = [run_id, step_id, parent_step_id, tenant_id, idempotency_key, target_topic];
-        let extension = self.extension.as_deref().map_or(0, Extension::content_bytes);
-        texts.into_iter().flatten().map(|text| text.len()).sum::<usize>() + extension
+        let overhead = self.extension.as_deref().map_or(0, Extension::overhead);
+        texts.into_iter().flatten().map(|text| text.len()).sum::<usize>() + overhead
+    }
+
+    /// Returns the lowest format whose readers understand the envelope. An earlier release takes a
+    /// missing `max_attempts` for 0 attempts.
+    pub(crate) fn format(&self) -> Format {
+        let is_partial = self.retry_policy.is_some_and(|policy| policy.max_attempts == 0);
+        if self.extension.is_some() || is_partial { Format::V2 } else { Format::V1 }
+    }
+
+    fn extension_bytes(&self) -> usize {
+        self.extension.as_deref().map_or(0, Extension::size)
     }
 }
 
@@ -229,9 +251,9 @@ pub struct Message {
 }
 
 impl Message {
-    /// Returns the bytes that count against limits.
+    /// Returns the bytes that count against limits: key, value, labels and headers.
     pub fn size(&self) -> u64 {
-        (self.key.len() + self.value.len()) as u64
+        (self.key.len() + self.value.len() + self.envelope.extension_bytes()) as u64
     }
 
     /// Returns the bytes of all parts whose length a client chose. Memory limits count these bytes.

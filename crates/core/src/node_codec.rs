@@ -52,10 +52,12 @@ pub fn open_answer(bytes: &[u8]) -> Result<CommandResult, DecodeError> {
     open(bytes)
 }
 
-/// Encodes the deliveries of one batch to a peer's consumer.
-pub fn pack_deliveries(given: &[Box<Delivery>]) -> Vec<u8> {
+/// Encodes the deliveries of one batch to a peer's consumer. `None` if they need a version above
+/// `readable`, the highest one that the peer reads.
+pub fn pack_deliveries(given: &[Box<Delivery>], readable: u32) -> Option<Vec<u8>> {
     let format = given.iter().map(|given| given.message.envelope.format()).max();
-    pack(given, format.unwrap_or_default())
+    let format = format.unwrap_or_default();
+    (format as u32 <= readable).then(|| pack(given, format))
 }
 
 /// Decodes the deliveries of one batch of a peer to a consumer.

@@ -109,6 +109,8 @@ pub struct Ownerships {
     renew_at: Timestamp,
     /// Since when every view has shown only nodes that read version 2 of tokens.
     token_v2_since: Option<Timestamp>,
+    /// When a view last showed a node that does not read the newest format.
+    older_at: Option<Timestamp>,
 }
 
 impl Ownerships {
@@ -127,6 +129,7 @@ impl Ownerships {
             asked_at: None,
             renew_at: Timestamp(0),
             token_v2_since: None,
+            older_at: None,
         }
     }
 
@@ -194,9 +197,15 @@ impl Ownerships {
         }
     }
 
-    /// Returns the newest format that all live nodes read, as far as this node knows.
-    pub fn format(&self) -> Format {
-        self.view.format
+    /// Returns the newest format that all nodes read. `None` if this node does not know: it has no
+    /// lease. An older node counts for the grace period after a view has last shown it, because it
+    /// may be about to reconnect.
+    pub fn format(&self, now: Timestamp) -> Option<Format> {
+        self.renewed_at?;
+        match self.older_at {
+            Some(at) if now < at.after(STARTUP_GRACE_MS) => Some(Format::V1),
+            Some(_) | None => Some(self.view.format),
+        }
     }
 
     /// Returns the node that should serve a shard.
@@ -290,6 +299,9 @@ impl Ownerships {
             TokenVersion::V1 => None,
             TokenVersion::V2 => self.token_v2_since.or(Some(now)),
         };
+        if self.view.format < Format::NEWEST {
+            self.older_at = Some(now);
+        }
         self.targets = assign(&self.view);
         self.slots.resize_with(self.view.shards.len(), ShardSlot::new);
         for seat in &mut self.slots {

@@ -205,7 +205,7 @@ settings! {
     retry_policy ("retry_policy"): RetryPolicy = RetryPolicy { max_attempts: 20, backoff_ms: 1_000, max_backoff_ms: 600_000 },
     /// Maximum number of unsettled messages of a partition.
     max_backlog_messages ("max_backlog_messages"): u64 = 1_000_000,
-    /// Maximum unsettled bytes (key and value) of a partition.
+    /// Maximum unsettled bytes (key, value, labels and headers) of a partition.
     max_backlog_bytes ("max_backlog_bytes"): u64 = 1 << 30,
     /// How long settled messages are kept.
     retention_ms ("retention_ms"): u64 = 3_600_000,

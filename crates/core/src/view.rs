@@ -55,13 +55,41 @@ pub struct GroupView {
     pub paused: Option<Paused>,
     /// One per partition.
     pub partitions: Vec<CursorView>,
-    /// Its consumers.
+    /// Its streams and polls.
     pub consumers: Vec<ConsumerView>,
-    /// The earliest produce time of the lowest open messages of all partitions.
+    /// Its owners, if the view is of one group. The first release does not send them.
+    #[serde(default)]
+    pub owners: Vec<OwnerView>,
+    /// The earliest of its partitions.
     pub oldest_unsettled_at: Option<Timestamp>,
 }
 
-/// A consumer of a group.
+/// An owner that a group has seen lately.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerView {
+    /// Its name.
+    pub owner: Text,
+    /// Leases that it holds.
+    pub leased: u64,
+    /// When the first of them ends.
+    pub next_expiry_at: Option<Timestamp>,
+    /// Messages that it acked in the last minute.
+    pub acked_1m: u64,
+    /// Messages that it nacked in the last minute.
+    pub failed_1m: u64,
+    /// Leases that expired in the last minute.
+    pub expired_1m: u64,
+    /// The median of how long it held the leases that it settled in the last 5 to 10 minutes.
+    pub hold_p50_ms: Option<u64>,
+    /// The 95th percentile.
+    pub hold_p95_ms: Option<u64>,
+    /// When it last connected, disconnected, settled or extended.
+    pub last_seen_at: Timestamp,
+    /// When it last settled.
+    pub last_settle_at: Option<Timestamp>,
+}
+
+/// A stream or poll of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConsumerView {
     /// Its number.
@@ -101,6 +129,10 @@ pub struct CursorView {
     pub waiting: u64,
     /// When the first retry is due.
     pub next_retry_at: Option<Timestamp>,
+    /// When the oldest message that is not settled was produced, delivered or not. `None` if all are
+    /// settled, or if it is not known yet.
+    #[serde(default)]
+    pub oldest_unsettled_at: Option<Timestamp>,
     /// Why no new message is delivered, if none is.
     pub blocked: Option<Blocked>,
 }
@@ -110,9 +142,9 @@ pub struct CursorView {
 pub enum Blocked {
     /// The group is paused.
     Paused,
-    /// The group has no consumers.
+    /// No consumer is present: none has a stream or poll, holds a lease or has just polled.
     NoConsumers,
-    /// Every consumer has as many unsettled deliveries as it may hold.
+    /// Every stream has as many unsettled deliveries as it may hold, and no poll waits.
     NoCredit,
     /// `max_in_flight` is reached.
     InFlightLimit,

@@ -9,7 +9,7 @@ use driftq_core::{Command, Envelope, Rejection};
 
 use crate::consumer::worker;
 use crate::facts::operator::pointer_text;
-use crate::facts::{extension_of, extension_text};
+use crate::facts::{extension_bytes, extension_of, extension_text};
 use crate::world::{Committing, Outcome, SimEvent, WorkerDelivery, World};
 
 /// How often a commit is sent at most.
@@ -118,7 +118,7 @@ impl World {
             },
             idem: idem.clone(),
             target: None,
-            size: (key.len() + value.len()) as u64,
+            size: (key.len() + value.len() + extension_bytes(body)) as u64,
         };
         let produce = Produce {
             topic: TopicName { namespace: "default".into(), topic },

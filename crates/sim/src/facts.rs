@@ -129,6 +129,14 @@ pub(crate) fn extension_of(body: u64) -> Option<Box<Extension>> {
     body.is_multiple_of(3).then(|| Extension::of(map("label", body), headers)).flatten()
 }
 
+/// The bytes that the message counts, without key and value.
+pub(crate) fn extension_bytes(body: u64) -> usize {
+    extension_of(body).map_or(0, |extension| {
+        let entries = extension.labels.iter().chain(&extension.headers);
+        entries.map(|(name, value)| name.len() + value.len()).sum()
+    })
+}
+
 pub(crate) fn extension_text(extension: Option<&Extension>) -> Name {
     extension.map_or_else(|| "".into(), |extension| format!("{extension:?}").into())
 }

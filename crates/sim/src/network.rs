@@ -244,6 +244,7 @@ fn code(rejection: &Rejection) -> (Name, Option<Name>) {
         Rejection::TopicExists { .. } | Rejection::PointerExists(_) => plain("ALREADY_EXISTS"),
         Rejection::NotOwner
         | Rejection::OlderNodes
+        | Rejection::NewerRows
         | Rejection::NotDelivered
         | Rejection::HasConsumers
         | Rejection::Unfinished(_)

@@ -10,7 +10,7 @@ use driftq_core::ownership::OwnershipEvent;
 use driftq_core::row::Write;
 use driftq_core::view::{CursorView, GroupView};
 use driftq_core::{
-    Batch, CallError, Clock, Command, CommandResult, Input, NodeId, Output, Pipeline,
+    Batch, CallError, Clock, Command, CommandResult, Format, Input, NodeId, Output, Pipeline,
     PipelineConfig, Recovered, Release, Reply, Session, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
@@ -158,6 +158,10 @@ impl World {
             turn_at: u64::MAX,
             turns: 0,
         });
+        // A node of an older release is alive.
+        if self.rng.u32(0..4) == 0 {
+            self.send_command(self.life, Command::SetFormat(Format::V1));
+        }
         self.later(0, SimEvent::Turn { life: self.life });
     }
 

@@ -9,7 +9,7 @@ use driftq_core::command::{Produce, TopicName};
 use driftq_core::placement::shard_of_topic;
 use driftq_core::{Command, Envelope, Rejection, Reply, RetryRequest, Ticket, Timestamp};
 
-use crate::facts::{extension_of, extension_text};
+use crate::facts::{extension_bytes, extension_of, extension_text};
 use crate::plan::keys;
 use crate::world::{Client, Outcome, Producer, Sent, SimEvent, World};
 
@@ -176,7 +176,7 @@ impl World {
     fn send(&mut self, client: usize, sent: Sent) {
         let topic = producer(self, client).topic.clone();
         let value = format!("{} {}", sent.body, "x".repeat(sent.padding));
-        let size = (sent.key.len() + value.len()) as u64;
+        let size = (sent.key.len() + value.len() + extension_bytes(sent.body)) as u64;
         let routing = if sent.asks_router { self.ask_router() } else { None };
         let mut produce = Produce {
             topic: TopicName { namespace: "default".into(), topic: topic.clone() },

@@ -80,16 +80,24 @@ impl Memory {
 
     /// Damages a stored row, for tests: deletes it, or flips a bit of its body.
     pub fn damage(&self, shard: ShardId, key: &Key, is_missing: bool) {
-        let mut shards = self.lock();
-        let Some(rows) = shards.entry(shard).or_default().tables.get_mut(&key.table()) else {
-            return;
-        };
-        if is_missing {
+        if !is_missing {
+            return self.rewrite(shard, key, |body| {
+                let middle = body.len() / 2;
+                body[middle] ^= 1;
+            });
+        }
+        if let Some(rows) = self.lock().entry(shard).or_default().tables.get_mut(&key.table()) {
             rows.remove(key);
-        } else if let Some(row) = rows.get_mut(key) {
+        }
+    }
+
+    /// Changes the body of a stored row, for tests.
+    pub fn rewrite(&self, shard: ShardId, key: &Key, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut shards = self.lock();
+        let rows = shards.entry(shard).or_default().tables.get_mut(&key.table());
+        if let Some(row) = rows.and_then(|rows| rows.get_mut(key)) {
             let mut body = row.body.to_vec();
-            let middle = body.len() / 2;
-            body[middle] ^= 1;
+            change(&mut body);
             row.body = body.into();
         }
     }

@@ -291,9 +291,10 @@ impl<'a> Model<'_, 'a> {
             Some("in_flight_limit") => is_full && !is_paused,
             Some("max_open") => is_open && !is_paused && !is_full,
             Some("nothing_new") => is_read && !is_paused && !is_full && !is_open,
-            // Only the node knows which consumers are connected, which messages are in memory, and
-            // what other groups have open.
-            Some("no_consumers" | "consumers_full") => !is_paused,
+            Some("no_consumers") => !is_paused && !self.has_consumers(reader),
+            // Only the node knows which consumers have room, which messages are in memory, and what
+            // other groups have open.
+            Some("consumers_full") => !is_paused,
             Some(_) => !is_paused && !is_full,
             None => !is_paused && !is_full && !is_open && !is_read,
         }

@@ -134,7 +134,7 @@ impl<'s, 'a> Model<'s, 'a> {
             Step::Set { topic, settings } => self.set(topic, settings),
             Step::Paused { reader, until } => self.paused(reader, until),
             Step::Resumed { reader } => self.resumed(reader),
-            Step::Joined { consumer, reader } => self.joined(consumer, reader),
+            Step::Joined { consumer, reader, poll } => self.joined(consumer, reader, poll),
             Step::Dropped { id } => self.dropped(id),
             Step::Lost { lane, offset } => self.lost(lane, offset),
             Step::GroupGone { reader } => {

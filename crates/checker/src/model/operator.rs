@@ -14,6 +14,9 @@ use super::state::{Message, Model};
 /// one step behind.
 const IDLE_SLACK: u64 = 8;
 
+/// How long a consumer counts as present after its poll has ended.
+const BETWEEN_POLLS_MS: u64 = 10_000;
+
 impl<'a> Model<'_, 'a> {
     /// Records a request that only an operator makes.
     pub(super) fn operated(&mut self, call: CallId) {
@@ -54,9 +57,14 @@ impl<'a> Model<'_, 'a> {
             }
             *of != shard
         });
+        // The new node does not know who polled before.
+        operator.polled_at.retain(|_, (_, of)| *of != shard);
     }
 
-    pub(super) fn joined(&mut self, consumer: u64, reader: ReaderId) {
+    pub(super) fn joined(&mut self, consumer: u64, reader: ReaderId, poll: bool) {
+        if poll {
+            self.operator.polls.insert(consumer);
+        }
         self.operator.used_at[reader] = self.now;
         // Its connection may have ended before the batch was durable.
         if !self.operator.left.contains(&consumer) {
@@ -70,7 +78,20 @@ impl<'a> Model<'_, 'a> {
             // Uses the clock of its own shard: the clocks of two nodes may be far apart.
             let now = self.operator.last_batch_at.get(&shard).copied().unwrap_or(0);
             self.operator.used_at[reader] = now;
+            if self.operator.polls.remove(&consumer) {
+                self.operator.polled_at.insert(reader, (now, shard));
+            }
         }
+    }
+
+    /// Whether a consumer of a group is connected, holds a lease or has just polled.
+    pub(super) fn has_consumers(&self, reader: ReaderId) -> bool {
+        let polled_at = self.operator.polled_at.get(&reader);
+        let has_polled = polled_at.is_some_and(|(at, _)| self.now < *at + BETWEEN_POLLS_MS);
+        let cursors = &self.progress.cursors_of[reader];
+        has_polled
+            || cursors.iter().any(|cursor| self.cursors[*cursor].leased > 0)
+            || self.operator.consumers.values().any(|(of, _)| *of == reader)
     }
 
     pub(super) fn paused(&mut self, reader: ReaderId, until: Option<u64>) {

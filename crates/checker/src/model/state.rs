@@ -182,6 +182,10 @@ pub(super) struct Operator<'a> {
     pub(super) topic_delete_asked: Column<NameId, bool>,
     /// Connected consumers, with their group and shard.
     pub(super) consumers: FastMap<u64, (ReaderId, u32)>,
+    /// Those of them that are polls.
+    pub(super) polls: FastSet<u64>,
+    /// When a poll of a group last ended in this epoch, by the clock of the batches, and the shard.
+    pub(super) polled_at: FastMap<ReaderId, (u64, u32)>,
     pub(super) left: FastSet<u64>,
     /// When a consumer last read a group, by the clock of the batches.
     pub(super) used_at: Column<ReaderId, u64>,
@@ -206,6 +210,8 @@ impl Operator<'_> {
             delete_asked: places.readers.column(false),
             topic_delete_asked: places.names.column(false),
             consumers: FastMap::default(),
+            polls: FastSet::default(),
+            polled_at: FastMap::default(),
             left: FastSet::default(),
             used_at: places.readers.column(0),
             epoch_began_at: BTreeMap::new(),

@@ -79,9 +79,9 @@ fn of_a_group<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
             Step::Paused { reader: places.reader(topic, group), until: *until }
         }
         Fact::Resumed { topic, group } => Step::Resumed { reader: places.reader(topic, group) },
-        Fact::Joined { consumer, topic, group } => {
+        Fact::Joined { consumer, topic, group, poll } => {
             let reader = places.reader(topic, group);
-            Step::Joined { consumer: *consumer, reader }
+            Step::Joined { consumer: *consumer, reader, poll: *poll }
         }
         _ => {
             return None;

@@ -291,7 +291,7 @@ pub(crate) enum Step<'a> {
     Set { topic: NameId, settings: &'a Settings },
     Paused { reader: ReaderId, until: Option<u64> },
     Resumed { reader: ReaderId },
-    Joined { consumer: u64, reader: ReaderId },
+    Joined { consumer: u64, reader: ReaderId, poll: bool },
     Dropped { id: LabelId },
     Lost { lane: LaneId, offset: u64 },
     Pointed { topic: NameId, name: &'a str, location: &'a str },

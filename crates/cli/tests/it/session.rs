@@ -144,7 +144,8 @@ fn messages_are_produced_and_consumed() {
         "value":"pay 12"
         $ driftq group show orders other | grep leased
         leased  1
-        partition  next to deliver  settled through  backlog  leased  waiting  blocked
+        partition  next to deliver  settled through  backlog  leased  waiting  oldest unsettled  blocked
+        consumer  leased  next expiry  settled 1m  failed 1m  expired 1m  hold p50 ms  hold p95 ms  last seen
         $ driftq consume nowhere biller
         ! error: topic "nowhere" does not exist; create it with: driftq topic create nowhere (NOT_FOUND, 404)
         [3]
@@ -266,9 +267,10 @@ fn groups_are_created_paused_moved_and_explained() {
         backlog  1
         leased  0
         waiting  0
+        oldest unsettled  TIME
 
-        partition  next to deliver  settled through  backlog  leased  waiting  blocked
-        0  0  -1  1  0  0  no_consumers
+        partition  next to deliver  settled through  backlog  leased  waiting  oldest unsettled  blocked
+        0  0  -1  1  0  0  TIME  no_consumers
         $ driftq group create orders late --start never
         ! error: invalid value 'never' for '--start <START>'
         !   [possible values: earliest, latest]
@@ -277,7 +279,7 @@ fn groups_are_created_paused_moved_and_explained() {
         [2]
         $ driftq group list orders
         group  backlog  leased  waiting  oldest unsettled  paused since  paused by  paused because
-        biller  1  0  0
+        biller  1  0  0  TIME
         $ driftq explain orders biller
         orders/biller: nothing is delivered: no consumer is connected; 1 not delivered yet
         $ driftq explain orders
@@ -297,12 +299,13 @@ fn groups_are_created_paused_moved_and_explained() {
         backlog  1
         leased  0
         waiting  0
+        oldest unsettled  TIME
         paused since  TIME
         paused by  ops
         paused because  bad deploy 41f2
 
-        partition  next to deliver  settled through  backlog  leased  waiting  blocked
-        0  0  -1  1  0  0  paused
+        partition  next to deliver  settled through  backlog  leased  waiting  oldest unsettled  blocked
+        0  0  -1  1  0  0  TIME  paused
         $ driftq group seek orders biller latest --dry-run
         dry run: 0 messages to redeliver, 1 skipped, 0 open dropped
         $ driftq group seek orders biller tomorrow

@@ -109,6 +109,10 @@ pub enum Rejection {
         "labels, headers and a retry policy without max_attempts cannot be stored while a node of an earlier release is alive; upgrade all nodes"
     )]
     OlderNodes,
+    #[error(
+        "a later release has written rows of this partition: serve it with that release; a repair would delete them"
+    )]
+    NewerRows,
     #[error("no such {}", .0.as_str())]
     NotFound(Missing),
     #[error("the topic already exists with different partitions or settings")]

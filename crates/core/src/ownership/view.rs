@@ -60,7 +60,9 @@ pub struct ClusterView {
     pub shards: Vec<ShardOwner>,
     /// The newest version of tokens that all these nodes read.
     pub token_version: TokenVersion,
-    /// The newest format that all these nodes read.
+    /// The newest format that all nodes read whose rows are left. A node without a lease may be
+    /// alive: it may be cut off from the database, or the database may have been unavailable. Its row is
+    /// left for an hour after its lease, unless the node has left or was replaced.
     pub format: Format,
 }
 
@@ -130,13 +132,10 @@ impl ClusterRows {
     /// younger one is not a replacement. It is then a duplicate and accepts no shards.
     pub fn view(&self) -> ClusterView {
         let alive = self.nodes.iter().filter(|(_, row)| row.is_alive(self.at));
-        let followed = |(id, row): &(&NodeId, &NodeRow)| {
-            self.same_address(**id).any(|(other, by)| {
-                is_elder((**id, row), (other, by)) && row.renewed_at < by.joined_at
-            })
-        };
-        let rows: BTreeMap<NodeId, &NodeRow> =
-            alive.filter(|node| !followed(node)).map(|(id, row)| (*id, row)).collect();
+        let rows: BTreeMap<NodeId, &NodeRow> = alive
+            .filter(|(id, row)| !self.is_replaced(**id, row))
+            .map(|(id, row)| (*id, row))
+            .collect();
         let view = |(id, row): (&NodeId, &&NodeRow)| {
             let mut others = rows.iter().filter(|(_, other)| other.address == row.address);
             let elder = others.find(|(other, by)| is_elder((**other, by), (*id, row)));
@@ -156,7 +155,9 @@ impl ClusterRows {
         }
         let token_version =
             if all_understand(RULES_TOKEN_V2) { TokenVersion::V2 } else { TokenVersion::V1 };
-        let format = if all_understand(RULES_FORMAT_V2) { Format::V2 } else { Format::V1 };
+        let mut left = self.nodes.iter().filter(|(id, row)| !self.is_replaced(**id, row));
+        let all_read_v2 = left.all(|(_, row)| row.rules >= RULES_FORMAT_V2);
+        let format = if all_read_v2 { Format::V2 } else { Format::V1 };
         ClusterView { nodes, shards, token_version, format }
     }
 
@@ -165,6 +166,12 @@ impl ClusterRows {
     pub fn ahead(&self) -> impl Iterator<Item = (NodeId, Timestamp)> {
         let ahead = self.nodes.iter().filter(|(_, row)| row.is_ahead(self.at) && row.has_lease());
         ahead.map(|(id, row)| (*id, row.renewed_at))
+    }
+
+    /// Whether a younger live node has the address of a node that has not renewed since.
+    fn is_replaced(&self, id: NodeId, row: &NodeRow) -> bool {
+        self.same_address(id)
+            .any(|(other, by)| is_elder((id, row), (other, by)) && row.renewed_at < by.joined_at)
     }
 
     /// Returns the other nodes at the address of a node that look alive.

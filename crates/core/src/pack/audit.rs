@@ -1,12 +1,15 @@
 //! Records of audit chains. A row holds the records of one commit; its key has the last one's
 //! number.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::audit::{AuditRecord, ChainHash, Link, Tip};
+use crate::audit::{AuditDelivery, AuditRecord, ChainHash, Link, Tip};
 use crate::id::Text;
 use crate::limits::AUDIT_RECORDS_MAX;
-use crate::pack::{Damaged, fingerprint, open, plain, seal};
+use crate::pack::{Damaged, UNKNOWN_VERSION, V1, V2, content, fingerprint, plain, seal_as, unseal};
 use crate::row::{Hash16, Key, Row};
 
 /// Returns the hash by which a chain is looked up.
@@ -34,8 +37,30 @@ pub(crate) fn audit_rows<'a>(links: &'a [&'a Link]) -> impl Iterator<Item = Row>
             before: first.before.hash,
             records: run.iter().map(|link| &link.record).collect(),
         };
-        plain(key, seal(&body))
+        plain(key, seal_records(&body))
     })
+}
+
+/// Version 2 is version 1, followed by the deliveries by the number of their record. Records
+/// without a delivery are written as version 1, so their bytes never change.
+fn seal_records(body: &AuditBody<&AuditRecord>) -> Bytes {
+    let numbered = body.records.iter().enumerate();
+    let deliveries: BTreeMap<usize, AuditDelivery> =
+        numbered.filter_map(|(at, record)| Some((at, record.delivery?))).collect();
+    if deliveries.is_empty() { seal_as(V1, body) } else { seal_as(V2, &(body, deliveries)) }
+}
+
+fn open_records(body: &[u8]) -> Result<AuditBody<AuditRecord>, &'static str> {
+    let (mut body, deliveries) = match unseal(body)? {
+        (V1, packed) => (content::<AuditBody<AuditRecord>>(packed)?, BTreeMap::new()),
+        (V2, packed) => content::<(_, BTreeMap<usize, AuditDelivery>)>(packed)?,
+        _ => return Err(UNKNOWN_VERSION),
+    };
+    for (at, delivery) in deliveries {
+        let record = body.records.get_mut(at).ok_or("it has a delivery without a record")?;
+        record.delivery = Some(delivery);
+    }
+    Ok(body)
 }
 
 /// Consecutive records of a chain.
@@ -48,7 +73,7 @@ pub(crate) struct AuditRun {
 pub(crate) fn open_audit(row: &Row) -> Result<AuditRun, Damaged> {
     let damaged = |why| Damaged::of(&row.key, why);
     let Key::Audit { last, .. } = row.key else { return Err(damaged("it is not an audit row")) };
-    let AuditBody { namespace, before, records } = open(row)?;
+    let AuditBody { namespace, before, records } = open_records(&row.body).map_err(damaged)?;
     let seq = last.checked_sub(records.len() as u64);
     let seq = seq.ok_or_else(|| damaged("it has more records than its last number allows"))?;
     Ok(AuditRun { namespace, before: Tip { seq, hash: before }, records })

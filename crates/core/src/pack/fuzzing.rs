@@ -1,6 +1,6 @@
 //! Access to private decoders for the fuzz targets. Compiled only for fuzzing.
 
-use super::audit::{AuditBody, AuditRun, open_audit};
+use super::audit::{AuditRun, audit_rows, open_audit};
 use super::block::block_row;
 use super::effect::{effect_row, put_effect};
 use super::json_rows::{put_dead, put_group, put_topic};
@@ -9,7 +9,7 @@ use super::page::pages;
 use super::pointer::put_pointer;
 use super::{CursorItem, Damaged, HeadBody, LaneItem, MarkItem, open, seal, verify};
 use super::{dead_row, group_row, open_block, open_page, pointer_row, topic_row};
-use crate::audit::AuditRecord;
+use crate::audit::Link;
 use crate::change::Garbage;
 use crate::command::Event;
 use crate::id::Offset;
@@ -70,9 +70,18 @@ fn record(kind: RecordKind, row: &Row) -> Result<RoundTrip, Damaged> {
 
 /// Also formats each record as the text that the chain hashes.
 fn audit(row: &Row) -> Result<RoundTrip, Damaged> {
-    let AuditRun { before, records, .. } = open_audit(row)?;
-    records.iter().fold(before, |tip, record| tip.next(record).0);
-    packed::<AuditBody<AuditRecord>>(row)
+    let AuditRun { namespace, before, records } = open_audit(row)?;
+    let mut tip = before;
+    let links: Vec<Link> = records
+        .into_iter()
+        .map(|record| {
+            let before = std::mem::replace(&mut tip, tip.next(&record).0);
+            Link { namespace: namespace.clone(), before, record, tip }
+        })
+        .collect();
+    let again = audit_rows(&links.iter().collect::<Vec<_>>())
+        .map(|again| Row { key: row.key.clone(), ..again });
+    Ok(reread_as(&links, again.collect()))
 }
 
 fn reread_as<T: std::fmt::Debug>(value: &T, again: Vec<Row>) -> RoundTrip {
@@ -108,7 +117,7 @@ fn block(row: &Row) -> Result<RoundTrip, Damaged> {
     let entries = open_block(row)?;
     let mut open = OpenEntries::default();
     for &(offset, entry) in &entries {
-        open.insert(offset, Open { entry, holder: None });
+        open.insert(offset, Open { entry, holder: None, granted_at: None });
     }
     let again = block_row((generation, lane, block), batch, open.block(block), &mut Vec::new());
     Ok(reread_as(&entries, again.into_iter().collect()))

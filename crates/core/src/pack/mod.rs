@@ -39,7 +39,7 @@ pub(crate) use pointer::{dataset_hash, pointer_row};
 
 /// The first version of a body.
 const V1: u8 = 1;
-/// Messages with an extension.
+/// Messages with an extension, and audit records with a delivery.
 const V2: u8 = 2;
 const CHECKSUM_BYTES: usize = 4;
 
@@ -60,6 +60,11 @@ impl Damaged {
         let lane =
             if let Key::Page { topic, lane, .. } = *key { Some((topic, lane)) } else { None };
         Damaged { key: format!("{key:?}"), why, lane }
+    }
+
+    /// Whether a later release has written the row, so that nothing is lost.
+    pub fn is_newer(&self) -> bool {
+        self.why == UNKNOWN_VERSION
     }
 }
 
@@ -104,7 +109,7 @@ fn content<T: DeserializeOwned>(packed: &[u8]) -> Result<T, &'static str> {
 /// The newest version that this release reads.
 fn newest(table: Table) -> u8 {
     match table {
-        Table::Page | Table::Outbox => V2,
+        Table::Page | Table::Outbox | Table::Audit => V2,
         _ => V1,
     }
 }

@@ -15,7 +15,7 @@ use super::audit::{AuditBody, audit_rows};
 use super::block::block_row;
 use super::page::pages;
 use super::*;
-use crate::audit::{Accepted, AuditRecord, ChainHash, Link, Tip};
+use crate::audit::{Accepted, AuditDelivery, AuditRecord, ChainHash, Link, Tip};
 use crate::change::{Entry, EntryState, Garbage, LaneMark, LaneState, LastError};
 use crate::command::{Outgoing, Sender};
 use crate::effect::EffectState;
@@ -280,7 +280,7 @@ fn entry(state: EntryState) -> Entry {
 fn pack_block(entries: &[(u64, Entry)]) -> Option<Row> {
     let mut open = OpenEntries::default();
     for &(offset, entry) in entries {
-        open.insert(offset, Open { entry, holder: None });
+        open.insert(offset, Open { entry, holder: None, granted_at: None });
     }
     // Old content of the buffer must not be packed.
     let mut scratch = vec![0xee; 100];
@@ -458,6 +458,7 @@ fn audit_records_have_these_bytes() {
         fence: 2,
         by: "worker-a".into(),
         accepted,
+        delivery: None,
     };
     let outcome = ChainHash([0xab; 32]);
     let accepted = [
@@ -493,6 +494,17 @@ fn audit_records_have_these_bytes() {
         2f8c8a407d61d9f3970b757f750c309a
     "#]]
     .assert_eq(&hex(&namespace));
+    let mut with_delivery = links.clone();
+    with_delivery[1].record.delivery = Some(AuditDelivery { message: id(77), attempt: 3 });
+    let rows: Vec<Row> = audit_rows(&with_delivery.each_ref()).collect();
+    let version_2 = [&[2], &row.body[1..row.body.len() - 4]].concat();
+    assert!(rows[0].body.starts_with(&version_2), "version 2 is version 1 and the deliveries");
+    expect![[r#"
+        01010102ac02044d037d661a2b
+    "#]]
+    .assert_eq(&hex(&rows[0].body[version_2.len()..]));
+    let run = open_audit(&rows[0]).expect("the row is valid");
+    assert_eq!(run.records, with_delivery.map(|link| link.record));
     let run = open_audit(row).expect("the row is valid");
     assert_eq!((&*run.namespace, run.before), ("default", links[0].before));
     assert_eq!(run.records, links.map(|link| link.record));

@@ -23,8 +23,9 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::audit::Tip;
-use crate::change::{Change, Chore, Decision, Garbage, Lookup, Prefetch, Reads};
+use crate::change::{Change, Chore, Decision, Garbage, Lookup, Prefetch, Reads, VolatileChange};
 use crate::command::{Command, LeaseId, Missing, Rejection, Reply, TopicName};
+use crate::format::Format;
 use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
 use crate::limits::{EXPIRE_EVERY_MS, LEASE_EXPIRY_MAX};
 use crate::pack::Damaged;
@@ -163,7 +164,7 @@ impl Shard {
             leases: BTreeSet::new(),
             open_total: 0,
             cursors_total: 0,
-            volatile: Volatile { cache, ..Volatile::default() },
+            volatile: Volatile { cache, format: Format::NEWEST, ..Volatile::default() },
         }
     }
 
@@ -201,6 +202,8 @@ impl Shard {
             Command::ViewEffect(query) => self.effect_reads(query),
             Command::ReadAudit(read) => self.audit_reads(read),
             Command::ListEffects(list) => vec![Lookup::Unending { from: list.from }],
+            Command::ViewGroup(name) => self.group_reads(name),
+            Command::ListGroups(name) => self.groups_reads(name),
             Command::CreateTopic(_)
             | Command::PatchTopic(_)
             | Command::DeleteTopic(_)
@@ -218,14 +221,13 @@ impl Shard {
             | Command::Extend(_)
             | Command::GiveBack(_)
             | Command::ViewTopic(_)
-            | Command::ViewGroup(_)
             | Command::ListTopics { .. }
-            | Command::ListGroups(_)
             | Command::ViewRouted(_)
             | Command::ViewPointer(_)
             | Command::ListPointers(_)
             | Command::ViewChain { .. }
-            | Command::StorageLow(_) => Vec::new(),
+            | Command::StorageLow(_)
+            | Command::SetFormat(_) => Vec::new(),
         }
     }
 
@@ -310,6 +312,9 @@ impl Shard {
             Command::ViewChain { namespace, .. } => Ok(context.view_chain(namespace)),
             Command::ReadAudit(read) => context.read_audit(read),
             Command::StorageLow(is_low) => Ok(rules::backlog::storage_low(*is_low)),
+            Command::SetFormat(format) => {
+                Ok(Decision { volatile: vec![VolatileChange::SetFormat(*format)], ..done() })
+            }
         }
     }
 
@@ -518,7 +523,8 @@ impl Shard {
 
     /// Returns every group, as [`Command::ViewGroup`] shows it.
     pub fn groups(&self) -> impl Iterator<Item = crate::view::GroupView> + '_ {
-        self.groups.values().map(|group| self.show_group(self.now, group))
+        let times = Default::default();
+        self.groups.values().map(move |group| self.show_group(self.now, group, &times))
     }
 
     /// Returns `topic/group`, for display.

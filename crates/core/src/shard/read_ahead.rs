@@ -3,16 +3,25 @@
 
 use crate::change::Prefetch;
 use crate::id::{Lane, Offset};
-use crate::limits::{ENVELOPE_BYTES_MAX, KEY_BYTES_MAX, PAGE_BYTES_MAX, READ_AHEAD_STEP_BYTES};
+use crate::limits::{
+    ENVELOPE_BYTES_MAX, HEADER_BYTES_MAX, HEADERS_MAX, KEY_BYTES_MAX, LABEL_BYTES_MAX, LABELS_MAX,
+    PAGE_BYTES_MAX, READ_AHEAD_STEP_BYTES,
+};
+use crate::message::EXTENSION_ENTRY_OVERHEAD;
 use crate::shard::{Group, Shard};
 
-/// Most bytes of a message in a page besides key and value: its envelope and the page's overhead.
-const MESSAGE_BYTES_MAX: u64 = ENVELOPE_BYTES_MAX as u64 + 256;
+/// Most bytes of a message in a page besides those of [`crate::Message::size`]: its envelope and the
+/// page's overhead.
+const MESSAGE_BYTES_MAX: u64 =
+    (ENVELOPE_BYTES_MAX + EXTENSION_ENTRY_OVERHEAD * (LABELS_MAX + HEADERS_MAX) + 256) as u64;
+/// Most bytes of labels and headers.
+const EXTENSION_BYTES_MAX: usize = LABELS_MAX * LABEL_BYTES_MAX + HEADER_BYTES_MAX;
 
 impl Shard {
     /// Returns the most bytes that a read for dispatch can return.
     pub(crate) fn bytes_expected(&self, want: &Prefetch) -> u64 {
-        let message = self.config.value_bytes_max.saturating_add(KEY_BYTES_MAX) as u64;
+        let beside = KEY_BYTES_MAX + EXTENSION_BYTES_MAX;
+        let message = self.config.value_bytes_max.saturating_add(beside) as u64;
         let page = (PAGE_BYTES_MAX as u64).max(message) + MESSAGE_BYTES_MAX;
         let Prefetch::Ahead { topic, lane, from } = want else { return page };
         let Some(topic) = self.topics.get(topic) else { return 0 };

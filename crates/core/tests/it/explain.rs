@@ -22,7 +22,7 @@ fn a_message_is_explained_from_produce_to_ack() {
         4s explain orders 0:0
             orders 0:0 m0; biller leased: attempt 1 of 3 is leased to a for 29.0 s more
         4s explain orders 0:1
-            orders 0:1 m1; biller ready: not delivered yet, and next in line; nothing is delivered: every consumer has reached its prefetch limit [consumers_full]
+            orders 0:1 m1; biller ready: not delivered yet, and next in line; nothing is delivered: every consumer is busy: no stream has room, and no receive waits [consumers_full]
         5s nack orders/biller 0:0.1 reason=timeout
             ok
             orders/biller 0:0 nacked, due 8.862s

@@ -19,12 +19,12 @@ fn a_group_without_consumers_expires() {
             ok
         179s groups orders
             orders/biller 0:0 expired, due 172.037s
-            abandoned backlog 1, oldest open none; biller backlog 1, oldest open 111s
+            abandoned backlog 1, oldest 111s; biller backlog 1, oldest 111s
         181s groups orders
             sweep blocks 3 0:0..0
             sweep cursor 3 0
-            biller backlog 1, oldest open 111s
-        229s groups orders => biller backlog 1, oldest open 111s
+            biller backlog 1, oldest 111s
+        229s groups orders => biller backlog 1, oldest 111s
         231s groups orders
             sweep blocks 5 0:0..1
             sweep cursor 5 0
@@ -69,15 +69,13 @@ fn a_restart_keeps_the_idle_time_and_lets_consumers_reconnect() {
         100s group orders/abandoned => created
         100s join a orders/biller => joined
         175s crash
-        184s groups orders
-            abandoned backlog 0, oldest open none; biller backlog 0, oldest open none
-        189s groups orders
-            abandoned backlog 0, oldest open none; biller backlog 0, oldest open none
+        184s groups orders => abandoned backlog 0, oldest none; biller backlog 0, oldest none
+        189s groups orders => abandoned backlog 0, oldest none; biller backlog 0, oldest none
         191s groups orders
             sweep blocks 3 0:0..0
             sweep cursor 3 0
-            biller backlog 0, oldest open none
-        200s groups orders => biller backlog 0, oldest open none
+            biller backlog 0, oldest none
+        200s groups orders => biller backlog 0, oldest none
         260s groups orders
             sweep blocks 5 0:0..0
             sweep cursor 5 0
@@ -88,11 +86,11 @@ fn a_restart_keeps_the_idle_time_and_lets_consumers_reconnect() {
         100s topic orders 1 idle=80s => created
         100s join a orders/biller => joined
         200s crash until 1000s
-        1009s groups orders => biller backlog 0, oldest open none
+        1009s groups orders => biller backlog 0, oldest none
         1009s join a orders/biller => joined
-        1020s groups orders => biller backlog 0, oldest open none, a holds 0 of 100 for 30000ms
+        1020s groups orders => biller backlog 0, oldest none, a holds 0 of 100 for 30000ms
         1100s crash until 2000s
-        2009s groups orders => biller backlog 0, oldest open none
+        2009s groups orders => biller backlog 0, oldest none
         2011s groups orders
             sweep blocks 3 0:0..0
             sweep cursor 3 0
@@ -109,7 +107,7 @@ fn a_consumer_that_joins_within_a_step_is_written_at_its_end() {
         109s join b orders/biller => joined
         118s leave b => ok
         118s crash
-        197s groups orders => biller backlog 0, oldest open none
+        197s groups orders => biller backlog 0, oldest none
         198s groups orders
             sweep blocks 3 0:0..0
             sweep cursor 3 0
@@ -127,14 +125,14 @@ fn a_paused_group_does_not_expire() {
         110s pause orders/biller + pause orders/mailer until=300s
             ok
             ok
-        379s groups orders => biller backlog 0, oldest open none; mailer backlog 0, oldest open none
+        379s groups orders => biller backlog 0, oldest none; mailer backlog 0, oldest none
         381s groups orders
             sweep blocks 5 0:0..0
             sweep cursor 5 0
-            biller backlog 0, oldest open none
+            biller backlog 0, oldest none
         400s crash
         500s resume orders/biller => ok
-        579s groups orders => biller backlog 0, oldest open none
+        579s groups orders => biller backlog 0, oldest none
         581s groups orders
             sweep blocks 3 0:0..0
             sweep cursor 3 0
@@ -151,14 +149,14 @@ fn idle_time_before_the_setting_does_not_count() {
         2000s patch orders idle=80s
             orders 0..0 (0 bytes), dead 0, groups ["biller"], changed group_idle_ms
         2001s crash
-        2079s groups orders => biller backlog 0, oldest open none
+        2079s groups orders => biller backlog 0, oldest none
         2100s groups orders
             sweep blocks 3 0:0..0
             sweep cursor 3 0
             none
         2200s group orders/mailer => created
         2210s patch orders reset=group_idle_ms => orders 0..0 (0 bytes), dead 0, groups ["mailer"]
-        2400s groups orders => mailer backlog 0, oldest open none
+        2400s groups orders => mailer backlog 0, oldest none
     "#]]);
 }
 
@@ -224,7 +222,7 @@ fn a_group_that_expires_while_its_lane_is_trimmed_leaves_the_lane_trimmed() {
             trim 0:1..2
             orders 2..4 (4 bytes), dead 0, groups ["biller"], changed retention_ms group_idle_ms
         @1200s groups orders
-            biller backlog 1, oldest open 1000s
+            biller backlog 1, oldest 1000s
             trim 0:1..4
             sweep blocks 3 0:0..4
             sweep cursor 3 0
@@ -264,7 +262,7 @@ fn two_groups_that_expire_together_leave_no_rows() {
             ok
             ok
         @1200s groups orders
-            biller backlog 2, oldest open 1000s; mailer backlog 2, oldest open 1000s
+            biller backlog 2, oldest 1000s; mailer backlog 2, oldest 1000s
             group 2 0:0 expired, due 1200.342s
             group 2 1:0 expired, due 1200.398s
             group 5 0:0 expired, due 1200.342s

@@ -40,6 +40,25 @@ fn labels_and_headers_survive_a_dead_letter_and_a_redrive() {
 }
 
 #[test]
+fn labels_and_headers_count_as_bytes_of_the_message() {
+    check(expect![[r#"
+        0s topic orders 1 max_bytes=40 => created
+        0s produce orders a labels=model:large headers=type:json + produce orders b
+            stored 0:0
+            stored 0:1
+        0s produce orders c labels=region:eu-central-1 => stored 0:2
+        0s join a orders/biller lease=10s bytes=10
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s labels {"model": "large"} headers {"type": "json"}
+        0s produce orders d labels=model:large => stored 0:3
+        1s ack orders/biller 0:0.1
+            ok
+            orders/biller 0:0 acked
+            a gets orders/biller 0:1.1 "b" spent 1 until 11s
+    "#]]);
+}
+
+#[test]
 fn labels_and_headers_are_not_part_of_deduplication() {
     check(expect![[r#"
         0s topic orders 1 => created

@@ -105,7 +105,7 @@ fn an_extension_survives_a_crash() {
         2s extend orders/biller 0:0.1 lease=1h => extended until 3602s
         3s crash
         3601s view orders/biller
-            next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, no_consumers
+            next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, consumers_full
         3602s view orders/biller
             orders/biller 0:0 expired, due 3625.201s
             next 1 of 1, committed -1, backlog 1, leased 0, waiting 1 (first 3625.201s), no_consumers
@@ -209,10 +209,10 @@ fn no_lease_ends_before_ten_seconds_after_a_recovery() {
             a gets orders/biller 0:2.1 "m2" spent 1 until 31s
         2s crash until 60s
         61999ms view orders/biller
-            next 3 of 3, committed -1, backlog 3, leased 3, waiting 0, no_consumers
+            next 3 of 3, committed -1, backlog 3, leased 3, waiting 0, consumers_full
         62s view orders/biller
             orders/biller 0:1 expired, due 91.075s
-            next 3 of 3, committed -1, backlog 3, leased 2, waiting 1 (first 91.075s), no_consumers
+            next 3 of 3, committed -1, backlog 3, leased 2, waiting 1 (first 91.075s), consumers_full
         69999ms ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
@@ -233,7 +233,7 @@ fn the_grace_period_restarts_with_every_recovery() {
         2s crash until 60s
         65s crash
         74999ms view orders/biller
-            next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, no_consumers
+            next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, consumers_full
         75s view orders/biller
             orders/biller 0:0 expired, due 98.201s
             next 1 of 1, committed -1, backlog 1, leased 0, waiting 1 (first 98.201s), no_consumers
@@ -251,7 +251,7 @@ fn a_lease_shorter_than_the_grace_period_reports_its_real_end() {
         2s crash
         3s extend orders/biller 0:0.1 lease=1s => extended until 12s
         11s view orders/biller
-            next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, no_consumers
+            next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, consumers_full
         13s view orders/biller
             orders/biller 0:0 expired, due 12.342s
             next 1 of 1, committed -1, backlog 1, leased 0, waiting 1 (first 12.342s), no_consumers
@@ -268,7 +268,7 @@ fn the_grace_period_does_not_shorten_a_lease() {
             a gets orders/biller 0:0.1 "hello" spent 1 until 3601s
         2s crash
         3600s view orders/biller
-            next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, no_consumers
+            next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, consumers_full
         3601s view orders/biller
             orders/biller 0:0 expired, due 3624.201s
             next 1 of 1, committed -1, backlog 1, leased 0, waiting 1 (first 3624.201s), no_consumers

@@ -58,34 +58,36 @@ fn groups_are_listed_by_name_with_their_consumers() {
             a gets orders/biller 1:0.1 "m0" spent 1 until 34s
         4s join b orders/biller credit=7 lease=2s owner=worker => joined
         5s groups orders
-            biller backlog 2, oldest open 2s, a holds 2 of 5 for 30000ms, worker holds 0 of 7 for 2000ms; mailer backlog 2, oldest open none
+            biller backlog 2, oldest 2s, a holds 2 of 5 for 30000ms, worker holds 0 of 7 for 2000ms; mailer backlog 2, oldest 2s
         6s ack orders/biller 1:0.1
             ok
             orders/biller 1:0 acked
         6s groups orders
-            biller backlog 1, oldest open 3s, a holds 1 of 5 for 30000ms, worker holds 0 of 7 for 2000ms; mailer backlog 2, oldest open none
+            biller backlog 1, oldest 3s, a holds 1 of 5 for 30000ms, worker holds 0 of 7 for 2000ms; mailer backlog 2, oldest 2s
         7s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
         7s leave a => ok
         7s groups orders
-            biller backlog 0, oldest open none, worker holds 0 of 7 for 2000ms; mailer backlog 2, oldest open none
+            biller backlog 0, oldest none, worker holds 0 of 7 for 2000ms; mailer backlog 2, oldest 2s
         8s groups nothing => refused: no such topic
     "#]]);
 }
 
 #[test]
-fn an_undelivered_message_is_not_the_oldest_open_one() {
+fn an_undelivered_message_is_the_oldest_one_too() {
     check(expect![[r#"
         1s topic orders 1 => created
         1s produce orders m0 => stored 0:0
         2s group orders/biller => created
-        3s groups orders => biller backlog 1, oldest open none
+        3s groups orders => biller backlog 1, oldest 1s
+        3s crash
+        4s groups orders => biller backlog 1, oldest 1s
         4s crash
         5s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 35s
         6s crash
-        7s groups orders => biller backlog 1, oldest open 1s
+        7s groups orders => biller backlog 1, oldest 1s
     "#]]);
 }

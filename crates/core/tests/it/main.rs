@@ -9,6 +9,7 @@ mod delete;
 mod delivery;
 mod expiry;
 mod explain;
+mod group_owners;
 mod held;
 mod history;
 mod idle;

@@ -76,7 +76,7 @@ fn a_patched_lease_ms_applies_to_new_leases_only() {
             a gets orders/biller 0:2.1 "m2" spent 1 until 9s
             b gets orders/biller 0:3.1 "m3" spent 1 until 24s
         8s groups orders
-            biller backlog 4, oldest open 2s, a holds 2 of 100 for 5000ms, b holds 2 of 100 for 20000ms
+            biller backlog 4, oldest 2s, a holds 2 of 100 for 5000ms, b holds 2 of 100 for 20000ms
         31s wait
             orders/biller 0:2 expired, due 9.922s
             a gets orders/biller 0:2.2 "m2" spent 2 until 14.922s after "ack_timeout"

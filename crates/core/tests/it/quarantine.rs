@@ -155,7 +155,7 @@ fn a_damaged_block_stops_its_cursor_and_its_messages_are_delivered_again() {
             orders/biller 0:2 acked
         112s crash
         113s view orders/biller
-            next 3 of 3, committed -1, backlog 2, leased 2, waiting 0, no_consumers
+            next 3 of 3, committed -1, backlog 2, leased 2, waiting 0, consumers_full
     "#]]);
 }
 
@@ -254,5 +254,31 @@ fn a_repeated_commit_is_answered_although_its_message_is_damaged() {
         3s commit orders/biller 0:0.1 produce="orders b" => committed before, orders 0:1
         3s commit orders/biller 0:0.1 produce="orders c"
             refused: this delivery is already committed with different content
+    "#]]);
+}
+
+#[test]
+fn rows_of_a_later_release_are_not_repaired() {
+    check(expect![[r#"
+        100s topic orders 1 => created
+        100s group orders/biller => created
+        100s produce orders m0 => stored 0:0
+        101s crash and write newer page 0
+        102s join a orders/biller
+            joined
+            damage: row Page { topic: TopicId(1), lane: Lane(0), last: 0 } is damaged: its version is unknown
+        103s repair orders 0 dry
+            refused: a later release has written rows of this partition: serve it with that release; a repair would delete them
+        103s repair orders 0
+            refused: a later release has written rows of this partition: serve it with that release; a repair would delete them
+        105s topic jobs 1 => created
+        105s group jobs/runner => created
+        105s produce jobs j0 => stored 0:0
+        106s join b jobs/runner
+            joined
+            b gets jobs/runner 0:0.1 "j0" spent 1 until 136s
+        107s crash and write newer block 0
+        108s repair jobs 0 from=1
+            refused: a later release has written rows of this partition: serve it with that release; a repair would delete them
     "#]]);
 }

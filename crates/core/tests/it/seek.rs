@@ -180,7 +180,7 @@ fn a_dry_run_reports_the_seek_and_changes_nothing() {
             moved [(0, 2, 2), (1, 0, 1)] redelivers 0 skips 1 dropped 1
         3s seek orders/biller 0:1 dry => moved [(0, 2, 1)] redelivers 1 skips 0 dropped 1
         4s view orders/biller
-            next 2 of 2, committed 0, backlog 1, leased 1, waiting 0, no_consumers; next 0 of 1, committed -1, backlog 1, leased 0, waiting 0, no_consumers
+            next 2 of 2, committed 0, backlog 1, leased 1, waiting 0, consumers_full; next 0 of 1, committed -1, backlog 1, leased 0, waiting 0, consumers_full
         5s ack orders/biller 0:1.1
             ok
             orders/biller 0:1 acked

@@ -298,6 +298,7 @@ fn details(rejection: Rejection) -> Details {
         // The route that creates topics answers ALREADY_EXISTS with the existing topic.
         Rejection::TopicExists { .. }
         | Rejection::OlderNodes
+        | Rejection::NewerRows
         | Rejection::NotOwner
         | Rejection::NotDelivered
         | Rejection::DeadLetterTopic

@@ -13,7 +13,7 @@ use driftq_api::{Time, group, topic};
 use driftq_core::change::Delivery;
 use driftq_core::command::{self, Start};
 use driftq_core::effect;
-use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
+use driftq_core::view::{ConsumerView, CursorView, GroupView, OwnerView, TopicView};
 use driftq_core::{Envelope, Extension, Message, RetryRequest, Routing, Text, Timestamp, Trace};
 
 use super::settings;
@@ -222,7 +222,7 @@ pub(crate) fn group(view: &GroupView, with_detail: bool) -> group::Group {
         waiting,
         oldest_unsettled_at: view.oldest_unsettled_at.map(time),
         partitions: with_detail.then(|| cursors(view)),
-        consumers: with_detail.then(|| view.consumers.iter().map(consumer).collect()),
+        consumers: with_detail.then(|| consumers(view)),
     }
 }
 
@@ -237,19 +237,65 @@ pub(crate) fn cursors(view: &GroupView) -> Vec<group::Cursor> {
         leased: cursor.leased,
         waiting: cursor.waiting,
         next_retry_at: cursor.next_retry_at.map(time),
+        oldest_unsettled_at: cursor.oldest_unsettled_at.map(time),
         blocked: cursor.blocked.map(ToWire::wire),
     };
     cursors.map(cursor).collect()
 }
 
-pub(crate) fn consumer(view: &ConsumerView) -> group::Consumer {
+/// Converts the owners of a group, each with its streams and polls.
+pub(crate) fn consumers(view: &GroupView) -> Vec<group::Consumer> {
+    let mut consumers: Vec<group::Consumer> = view.owners.iter().map(consumer).collect();
+    for connected in &view.consumers {
+        let owner: &str = &connected.owner;
+        let known = consumers.iter().position(|consumer| consumer.owner == owner);
+        let at = known.unwrap_or_else(|| {
+            // A node of the first release does not send owners.
+            consumers.push(unseen(connected));
+            consumers.len() - 1
+        });
+        consumers[at].connections.push(connection(connected));
+    }
+    consumers
+}
+
+fn consumer(view: &OwnerView) -> group::Consumer {
     group::Consumer {
-        consumer: format!("c_{}", view.consumer),
         owner: view.owner.to_string(),
+        leased: view.leased,
+        next_expiry_at: view.next_expiry_at.map(time),
+        settled_1m: view.acked_1m,
+        failed_1m: view.failed_1m,
+        expired_1m: view.expired_1m,
+        hold_p50_ms: view.hold_p50_ms,
+        hold_p95_ms: view.hold_p95_ms,
+        last_seen_at: time(view.last_seen_at),
+        last_settle_at: view.last_settle_at.map(time),
+        connections: Vec::new(),
+    }
+}
+
+fn unseen(view: &ConsumerView) -> group::Consumer {
+    consumer(&OwnerView {
+        owner: view.owner.clone(),
+        leased: u64::from(view.held),
+        next_expiry_at: None,
+        acked_1m: 0,
+        failed_1m: 0,
+        expired_1m: 0,
+        hold_p50_ms: None,
+        hold_p95_ms: None,
+        last_seen_at: view.since,
+        last_settle_at: view.last_settle_at,
+    })
+}
+
+fn connection(view: &ConsumerView) -> group::Connection {
+    group::Connection {
+        consumer: format!("c_{}", view.consumer),
         kind: view.peer.kind.as_str(),
         remote: view.peer.remote.to_string(),
         since: time(view.since),
-        last_settle_at: view.last_settle_at.map(time),
         prefetch: view.credit,
         outstanding: view.held,
         lease_ms: u64::from(view.lease_ms),

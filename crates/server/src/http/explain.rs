@@ -77,7 +77,7 @@ pub(crate) async fn explain(
             group: view.name.to_string(),
             summary: summary.to_string(),
             partitions: convert::cursors(view),
-            consumers: view.consumers.iter().map(convert::consumer).collect(),
+            consumers: convert::consumers(view),
             clock,
         }),
         command::Explained::Effect { summary, view } => {

@@ -68,6 +68,9 @@ fn warnings(app: &App) -> Vec<String> {
 /// Features that an SDK may check before it uses them.
 const FEATURES: &[&str] =
     &["audit", "batch", "commit", "effects", "history", "labels", "pointers", "receive", "settle"];
+/// Those of the profile `v1`, which rejects labels.
+const FEATURES_V1: &[&str] =
+    &["audit", "batch", "commit", "effects", "history", "pointers", "receive", "settle"];
 
 /// Returns the version, the engine and its durability.
 #[utoipa::path(
@@ -83,7 +86,7 @@ pub(crate) async fn version(State(app): State<App>, _: Input<Nothing>) -> Json<V
         engine: about.engine,
         durability: about.durability,
         api: "v1",
-        features: FEATURES,
+        features: if app.is_v1 { FEATURES_V1 } else { FEATURES },
         started_at: about.started_at,
     })
 }

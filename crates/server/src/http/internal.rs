@@ -12,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::IntoResponse as _;
 use axum::routing::post;
 use axum::{Router, middleware};
+use driftq_core::command::LeaseId;
 use driftq_core::node_codec::{open_call, pack_answer, pack_deliveries};
 use driftq_core::{Command, CommandResult, ConsumerId, Epoch, ShardId};
 
@@ -19,7 +20,8 @@ use super::access::is_same_secret;
 use super::api_error::no_route;
 use super::app::App;
 use crate::node::{
-    CallError, ConsumerEvent, Deliveries, EPOCH, Node, SECRET, SHARD, frame, frames, pack_lost,
+    CODEC, CallError, ConsumerEvent, Deliveries, EPOCH, Node, SECRET, SHARD, frame, frames,
+    pack_lost,
 };
 
 /// The largest batch, with its encoding overhead.
@@ -49,11 +51,14 @@ pub(super) fn is_from_a_node(app: &App, uri: &Uri, headers: &HeaderMap) -> bool 
     is_same_secret(given.as_bytes(), app.node.peer_secret().as_bytes())
 }
 
+fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
 /// The shard of the request, if it is served here under the expected epoch.
 fn target_shard(app: &App, headers: &HeaderMap) -> Option<ShardId> {
-    let number = |name| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
-    let shard = ShardId(u32::try_from(number(SHARD)?).ok()?);
-    app.node.serves(shard, Epoch(number(EPOCH)?)).then_some(shard)
+    let shard = ShardId(u32::try_from(number(headers, SHARD)?).ok()?);
+    app.node.serves(shard, Epoch(number(headers, EPOCH)?)).then_some(shard)
 }
 
 fn error_response(lost: CallError) -> Response<Body> {
@@ -112,6 +117,7 @@ async fn join(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Respon
         node: app.node.clone(),
         shard,
         consumer: join.consumer,
+        readable: number(&headers, CODEC).and_then(|version| version.try_into().ok()).unwrap_or(1),
         deliveries: None,
         first: None,
     };
@@ -133,6 +139,8 @@ struct RemoteConsumer {
     node: Node,
     shard: ShardId,
     consumer: ConsumerId,
+    /// The newest version of the node codec that its node reads.
+    readable: u32,
     deliveries: Option<Deliveries>,
     first: Option<CommandResult>,
 }
@@ -143,23 +151,38 @@ impl RemoteConsumer {
             return Some((Ok(frame(&pack_answer(&answered))), self));
         }
         let content = match self.deliveries.as_mut()?.recv().await? {
-            ConsumerEvent::Deliveries(given) => frame(&pack_deliveries(&given)),
+            ConsumerEvent::Deliveries(given) => {
+                let Some(packed) = pack_deliveries(&given, self.readable) else {
+                    tracing::warn!(
+                        shard = self.shard.0,
+                        "a consumer is connected to a node of an older release, which cannot read labels and headers; its deliveries are given back: upgrade that node"
+                    );
+                    let unsent = ConsumerEvent::Deliveries(given);
+                    unsent.holds().for_each(|hold| self.give_back(hold));
+                    return None;
+                };
+                frame(&packed)
+            }
             ConsumerEvent::Dismissed => frame(&[]),
         };
         Some((Ok(content), self))
+    }
+
+    fn give_back(&self, hold: LeaseId) {
+        self.node.send(self.shard, Command::GiveBack(hold));
     }
 }
 
 impl Drop for RemoteConsumer {
     fn drop(&mut self) {
+        let mut unsent = Vec::new();
         if let Some(deliveries) = &mut self.deliveries {
             deliveries.close();
             while let Ok(handed) = deliveries.try_recv() {
-                for hold in handed.holds() {
-                    self.node.send(self.shard, Command::GiveBack(hold));
-                }
+                unsent.extend(handed.holds());
             }
         }
+        unsent.into_iter().for_each(|hold| self.give_back(hold));
         self.node.send(self.shard, Command::Leave(self.consumer));
     }
 }

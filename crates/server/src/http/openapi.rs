@@ -326,6 +326,7 @@ mod tests {
             Rejection::TopicExists { topic: TopicId(1) },
             Rejection::NotOwner,
             Rejection::OlderNodes,
+            Rejection::NewerRows,
             Rejection::NotDelivered,
             Rejection::TokenRequired,
             Rejection::StaleLease { state: Stale::Leased, attempt: 1, current: Some(2) },

@@ -11,7 +11,7 @@ use tracing::warn;
 use super::api_error::ApiError;
 use super::app::{App, topic_name};
 use super::input::Input;
-use super::operation::{Missing, QueryForm};
+use super::operation::{Missing, QueryForm, Unmet};
 use super::request::{ApiRequest, Param, field};
 
 impl ApiRequest for RepairRequest {
@@ -23,7 +23,7 @@ impl ApiRequest for RepairRequest {
     post, path = "/v1/topics/{topic}/repair", operation_id = "repair_topic", tag = "topics",
     params(("topic" = TopicName, Path), QueryForm<RepairRequest>),
     request_body = RepairRequest,
-    responses((status = 200, description = "the repair, or with dry_run its effect", body = Repaired), Missing),
+    responses((status = 200, description = "the repair, or with dry_run its effect", body = Repaired), Missing, Unmet),
 )]
 pub(crate) async fn repair(
     State(app): State<App>,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use bytes::{Bytes, BytesMut};
 use driftq_core::command::{Join, LeaseId};
-use driftq_core::node_codec::{open_answer, open_deliveries, pack_call};
+use driftq_core::node_codec::{NODE_CODEC_VERSION, open_answer, open_deliveries, pack_call};
 use driftq_core::{CallError, Command, CommandResult, Epoch, Reply, ShardId, Text};
 use futures_util::Stream;
 
@@ -24,6 +24,10 @@ pub(crate) const SECRET: &str = "driftq-peer";
 pub(crate) const SHARD: &str = "driftq-shard";
 /// The header with the epoch under which the shard is expected to be served.
 pub(crate) const EPOCH: &str = "driftq-epoch";
+
+/// The header with the newest version of the node codec that the sender reads. The first release
+/// does not send it.
+pub(crate) const CODEC: &str = "driftq-codec";
 
 /// Time limit for reading the remaining deliveries of a consumer that has left.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,6 +89,7 @@ impl Client {
             .header(SECRET, &*self.secret)
             .header(SHARD, to.shard.0)
             .header(EPOCH, to.epoch.0)
+            .header(CODEC, NODE_CODEC_VERSION)
             .body(body);
         let sent = tokio::time::timeout(ANSWER_TIMEOUT, request.send()).await;
         let response = match sent {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use driftq_core::change::Delivery;
 use driftq_core::command::{Join, LeaseId};
-use driftq_core::{CallError, Command, CommandResult};
+use driftq_core::{CallError, Command, CommandResult, Rejection};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -70,6 +70,13 @@ impl From<oneshot::Sender<Result<CommandResult, CallError>>> for ReplySender {
 pub(super) struct Call(pub(super) oneshot::Receiver<Result<CommandResult, CallError>>);
 
 impl Call {
+    /// A call that was rejected before it was sent.
+    pub(super) fn rejected(rejection: Rejection) -> Call {
+        let (answer, answered) = oneshot::channel();
+        let _received = answer.send(Ok(Err(rejection)));
+        Call(answered)
+    }
+
     pub(super) async fn answered(self) -> Result<CommandResult, CallError> {
         self.0.await.unwrap_or(Err(CallError::Unknown))
     }

@@ -25,8 +25,7 @@ use std::time::Duration;
 use driftq_core::command::{CommandTarget, merge_replies};
 use driftq_core::command::{GroupName, Join};
 use driftq_core::{
-    Command, CommandResult, ConsumerId, Epoch, Rejection, ShardConfig, ShardId, Token, TokenKeys,
-    TokenVersion,
+    Command, CommandResult, ConsumerId, Epoch, ShardConfig, ShardId, Token, TokenKeys, TokenVersion,
 };
 use driftq_storage::Engine;
 use futures_util::future::join_all;
@@ -35,7 +34,7 @@ use tokio::task::JoinHandle;
 
 use effect_waiters::{EffectWaiters, Waiting};
 
-pub(crate) use client::{EPOCH, RemoteShard, SECRET, SHARD};
+pub(crate) use client::{CODEC, EPOCH, RemoteShard, SECRET, SHARD};
 pub use driftq_core::CallError;
 pub(crate) use frames::{frame, frames, pack_lost};
 pub(crate) use mailbox::{ConsumerEvent, Deliveries, DeliveryBatch};
@@ -206,9 +205,6 @@ impl Node {
 
     /// Sends a command to its shard, and waits until its result is committed.
     pub async fn call(&self, mut command: Command) -> Result<CommandResult, CallError> {
-        if let Err(rejection) = command.check_format(self.peers.format()) {
-            return Ok(Err(rejection));
-        }
         if self.shards() == 1 {
             return self.decide(command).await;
         }
@@ -233,19 +229,6 @@ impl Node {
         &self,
         mut commands: Vec<Command>,
     ) -> Vec<Result<CommandResult, CallError>> {
-        let all_read = self.peers.format();
-        let rejected = commands.iter().map(|command| command.check_format(all_read).err());
-        let rejected: Vec<Option<Rejection>> = rejected.collect();
-        if rejected.iter().any(Option::is_some) {
-            let mut at = rejected.iter();
-            commands.retain(|_| at.next().is_some_and(Option::is_none));
-            let mut answers = Box::pin(self.call_all(commands)).await.into_iter();
-            let answer = |rejection: Option<Rejection>| match rejection {
-                Some(rejection) => Some(Ok(Err(rejection))),
-                None => answers.next(),
-            };
-            return rejected.into_iter().filter_map(answer).collect();
-        }
         if self.shards() == 1 {
             return self.decide_all(commands).await;
         }
@@ -350,7 +333,7 @@ impl Node {
         shard: ShardId,
         command: Command,
     ) -> Result<CommandResult, CallError> {
-        self.peers.here(shard).call(command)?.answered().await
+        self.peers.call_here(shard, command)?.answered().await
     }
 
     /// Sends several commands to a shard of this process, one after the other.
@@ -359,8 +342,7 @@ impl Node {
         shard: ShardId,
         commands: Vec<Command>,
     ) -> Vec<Result<CommandResult, CallError>> {
-        let mailbox = self.peers.here(shard);
-        let sent: Vec<_> = commands.into_iter().map(|command| mailbox.call(command)).collect();
+        let sent = self.peers.call_all_here(shard, commands);
         let answered = |call: Result<Call, CallError>| async { call?.answered().await };
         join_all(sent.into_iter().map(answered)).await
     }

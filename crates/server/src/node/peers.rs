@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_core::command::Join;
-use driftq_core::{CallError, Command, ConsumerId, Epoch, Format, ShardId, TokenVersion};
+use driftq_core::{
+    CallError, Command, ConsumerId, Epoch, Format, Rejection, ShardId, TokenVersion,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::client::{Client, RemoteShard};
@@ -59,9 +61,38 @@ impl Peers {
         }
     }
 
-    /// The newest format that all live nodes read.
-    pub(super) fn format(&self) -> Format {
-        self.others.as_ref().map_or(Format::NEWEST, |others| others.routes.borrow().format)
+    /// The newest format that all nodes read. `None` if it is unknown.
+    pub(super) fn format(&self) -> Option<Format> {
+        self.others.as_ref().map_or(Some(Format::NEWEST), |others| others.routes.borrow().format)
+    }
+
+    /// Sends commands to one shard with `send`, except those that an older node cannot read. Checked
+    /// by the node that received the request and by the node of the shard, for every attempt,
+    /// because nodes may join between.
+    fn send_readable(
+        &self,
+        mut commands: Vec<Command>,
+        send: impl FnOnce(Vec<Command>) -> Vec<Result<Call, CallError>>,
+    ) -> Vec<Result<Call, CallError>> {
+        let all = self.format();
+        if all == Some(Format::NEWEST) {
+            return send(commands);
+        }
+        let checks: Result<Vec<_>, CallError> =
+            commands.iter().map(|command| command.check_format(all)).collect();
+        let checks = match checks {
+            Ok(checks) => checks,
+            // All wait, so that they stay in order.
+            Err(lost) => return commands.iter().map(|_| Err(lost)).collect(),
+        };
+        let mut at = checks.iter();
+        commands.retain(|_| at.next().is_some_and(Result::is_ok));
+        let mut sent = send(commands).into_iter();
+        let call = |check: Result<(), Rejection>| match check {
+            Ok(()) => sent.next(),
+            Err(rejection) => Some(Ok(Call::rejected(rejection))),
+        };
+        checks.into_iter().filter_map(call).collect()
     }
 
     /// Notifies when shards move. `None` if they do not move.
@@ -100,6 +131,9 @@ impl Peers {
     }
 
     pub(super) fn call(&self, shard: ShardId, command: Command) -> Result<Call, CallError> {
+        if let Err(rejection) = command.check_format(self.format())? {
+            return Ok(Call::rejected(rejection));
+        }
         match self.way(shard)? {
             ShardLocation::Local(mailbox) => mailbox.call(command),
             ShardLocation::Remote(client, there) => {
@@ -188,16 +222,35 @@ impl Peers {
         }
     }
 
+    /// Sends a command to a shard of this process.
+    pub(super) fn call_here(&self, shard: ShardId, command: Command) -> Result<Call, CallError> {
+        if let Err(rejection) = command.check_format(self.format())? {
+            return Ok(Call::rejected(rejection));
+        }
+        self.here(shard).call(command)
+    }
+
+    /// Sends commands to a shard of this process, which decides them in order.
+    pub(super) fn call_all_here(
+        &self,
+        shard: ShardId,
+        commands: Vec<Command>,
+    ) -> Vec<Result<Call, CallError>> {
+        self.send_readable(commands, |commands| send_all(self.here(shard), commands))
+    }
+
     /// Sends commands to one shard, which decides them in order.
     pub(super) fn call_all(
         &self,
         shard: ShardId,
         commands: Vec<Command>,
     ) -> Vec<Result<Call, CallError>> {
+        self.send_readable(commands, |commands| self.route_all(shard, commands))
+    }
+
+    fn route_all(&self, shard: ShardId, commands: Vec<Command>) -> Vec<Result<Call, CallError>> {
         match self.way(shard) {
-            Ok(ShardLocation::Local(mailbox)) => {
-                commands.into_iter().map(|command| mailbox.call(command)).collect()
-            }
+            Ok(ShardLocation::Local(mailbox)) => send_all(mailbox, commands),
             Ok(ShardLocation::Remote(client, there)) => {
                 let (answers, calls): (Vec<oneshot::Sender<_>>, Vec<_>) =
                     commands.iter().map(|_| oneshot::channel()).unzip();
@@ -208,4 +261,8 @@ impl Peers {
             Err(lost) => commands.iter().map(|_| Err(lost)).collect(),
         }
     }
+}
+
+fn send_all(mailbox: &Mailbox, commands: Vec<Command>) -> Vec<Result<Call, CallError>> {
+    commands.into_iter().map(|command| mailbox.call(command)).collect()
 }

@@ -11,8 +11,8 @@ pub(crate) struct Routes {
     has_duplicate_address: bool,
     /// The version of tokens that this node mints.
     pub(crate) token_version: TokenVersion,
-    /// The newest format that all live nodes read.
-    pub(crate) format: Format,
+    /// The newest format that all nodes read. `None` if it is unknown.
+    pub(crate) format: Option<Format>,
 }
 
 /// Where a shard is served.
@@ -41,7 +41,7 @@ impl Routes {
         };
         let has_duplicate_address = matches!(machine.part(), Some(NodeRole::DuplicateAddress(_)));
         let shards = (0..shards as u32).map(|shard| route(ShardId(shard))).collect();
-        let (token_version, format) = (machine.token_version(now), machine.format());
+        let (token_version, format) = (machine.token_version(now), machine.format(now));
         Routes { shards, has_duplicate_address, token_version, format }
     }
 
@@ -52,7 +52,7 @@ impl Routes {
             Some(Route::Remote { address, epoch: held.epoch })
         };
         let shards = view.shards.iter().map(route).collect();
-        Routes { shards, format: view.format, ..Routes::default() }
+        Routes { shards, format: Some(view.format), ..Routes::default() }
     }
 
     /// Returns `None` if no node serves the shard now.

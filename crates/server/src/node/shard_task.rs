@@ -17,8 +17,8 @@ use driftq_core::change::Action;
 use driftq_core::command::Arrive;
 use driftq_core::ownership::OwnershipEvent;
 use driftq_core::{
-    BatchNo, Clock, Command, ConsumerId, Damaged, Epoch, Input, Output, Pipeline, PipelineConfig,
-    ReadId, Recovered, Release, Reply, ShardConfig, ShardId, Ticket, Timestamp,
+    BatchNo, Clock, Command, ConsumerId, Damaged, Epoch, Format, Input, Output, Pipeline,
+    PipelineConfig, ReadId, Recovered, Release, Reply, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::{Engine, EngineError, Ownership, RecoverError, read_back};
 use futures_util::FutureExt as _;
@@ -241,6 +241,8 @@ struct Serving<'a> {
     numbers: Arc<ShardStats>,
     awaited: EffectWaiters,
     peers: Peers,
+    /// The format that the core uses.
+    format: Format,
 }
 
 impl<'a> Serving<'a> {
@@ -269,6 +271,7 @@ impl<'a> Serving<'a> {
             numbers: task.numbers.clone(),
             awaited: task.awaited.clone(),
             peers: task.peers.clone(),
+            format: Format::NEWEST,
         }
     }
 
@@ -359,8 +362,18 @@ impl<'a> Serving<'a> {
         self.pipeline.on(self.now(), Input::Arrived(ticket, command), &mut self.outputs);
     }
 
+    /// Tells the core which format it may store, if that has changed.
+    fn set_format(&mut self) {
+        let format = self.peers.format().unwrap_or_default();
+        if format != self.format {
+            self.format = format;
+            self.take(ShardRequest::Command(Command::SetFormat(format)));
+        }
+    }
+
     /// Decides pending commands, starts reads and commits, and performs the outputs.
     fn turn(&mut self, mailbox: &Mailbox) -> Result<(), EndReason> {
+        self.set_format();
         let now = self.now();
         self.perform(mailbox)?;
         self.pipeline.turn(now, &mut self.outputs);
@@ -383,10 +396,12 @@ impl<'a> Serving<'a> {
                 Output::Release(release) => self.release(release, mailbox),
                 Output::Damaged(damaged) => {
                     let shard = self.ownership.shard.0;
-                    tracing::error!(
-                        shard,
-                        "{damaged}; repair its topic with `driftq shard repair`"
-                    );
+                    let advice = if damaged.is_newer() {
+                        "a later release has written it: serve the shard with that release"
+                    } else {
+                        "repair its topic with `driftq shard repair`"
+                    };
+                    tracing::error!(shard, "{damaged}; {advice}");
                 }
             }
         }

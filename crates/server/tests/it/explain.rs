@@ -186,3 +186,34 @@ async fn a_topic_with_history_returns_the_events_of_a_message() {
     assert_eq!(explained["history"][0]["owner"], "worker-a");
     assert_eq!(explained["history"][1]["error"], "card declined");
 }
+
+/// Workers that poll are not connected while they work. Before, almost every look at such a group
+/// reported that it has no consumer.
+#[tokio::test]
+async fn a_group_of_polling_workers_has_consumers_between_their_polls() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    for value in 0..10 {
+        broker.produce("t", &value.to_string()).await;
+    }
+    for _ in 0..5 {
+        let delivery = broker.receive("t", "g", "w").await;
+        let working = explain(&broker, "topic=t&group=g").await;
+        assert_eq!(working["partitions"][0]["blocked"], "consumers_full", "{working}");
+        assert!(message(&working).contains("every consumer is busy"), "{working}");
+        let [consumer] = &working["consumers"].as_array().expect("consumers")[..] else {
+            panic!("{working}")
+        };
+        assert_eq!((&consumer["owner"], &consumer["leased"]), (&json!("w"), &json!(1)));
+        broker.ack(crate::verbs::token(&delivery)).await.is(204);
+        let between = explain(&broker, "topic=t&group=g").await;
+        assert!(!message(&between).contains("no consumer"), "{between}");
+    }
+    let group = broker.group("t", "g").await;
+    assert_eq!(group["consumers"][0]["settled_1m"], 5, "{group}");
+    // The oldest message was not delivered yet.
+    let oldest =
+        &broker.get("/v1/topics/t/messages?partition=0&from=5").await.is(200)["messages"][0];
+    assert_eq!(group["oldest_unsettled_at"], oldest["produced_at"], "{group}");
+    assert_eq!(group["partitions"][0]["oldest_unsettled_at"], oldest["produced_at"]);
+}

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::broker::Broker;
-use crate::verbs::{fields, time, token, wanted, with};
+use crate::verbs::{connections, fields, time, token, wanted, with};
 
 #[tokio::test]
 async fn creating_an_existing_group_changes_nothing() {
@@ -150,7 +150,7 @@ async fn a_group_reports_its_position() {
     assert_eq!(group["leased"], 1);
     assert_eq!(group["waiting"], 1);
     assert_eq!(group["oldest_unsettled_at"], second["produced_at"]);
-    assert_eq!(group["consumers"], json!([]));
+    assert_eq!(group["consumers"][0]["leased"], group["leased"]);
     let partition = &group["partitions"][0];
     assert_eq!(partition["partition"], 0);
     assert!(partition["generation"].is_u64(), "{partition}");
@@ -224,13 +224,17 @@ async fn a_group_lists_its_consumers() {
     let consumers = group["consumers"].as_array().expect("a list");
     assert_eq!(consumers.len(), 1);
     let consumer = &consumers[0];
-    assert!(consumer["consumer"].as_str().is_some_and(|id| id.starts_with("c_")), "{consumer}");
-    assert_eq!(consumer["owner"], "worker-a");
-    assert_eq!(consumer["prefetch"], 16);
-    assert_eq!(consumer["outstanding"], 1);
-    assert_eq!(consumer["lease_ms"], 60_000);
+    assert_eq!((&consumer["owner"], &consumer["leased"]), (&json!("worker-a"), &json!(1)));
+    time(&consumer["next_expiry_at"]);
+    time(&consumer["last_seen_at"]);
+    let [connection] = connections(&group)[..] else { panic!("one stream: {consumer}") };
+    let id = connection["consumer"].as_str();
+    assert!(id.is_some_and(|id| id.starts_with("c_")), "{connection}");
+    assert_eq!(connection["prefetch"], 16);
+    assert_eq!(connection["outstanding"], 1);
+    assert_eq!(connection["lease_ms"], 60_000);
     drop(stream);
-    broker.until_group("t", "g", "no consumer", |group| group["consumers"] == json!([])).await;
+    broker.until_group("t", "g", "no consumer", |group| connections(group).is_empty()).await;
 }
 
 #[tokio::test]
@@ -244,11 +248,14 @@ async fn a_consumer_is_listed_with_its_kind_and_address() {
     broker.ack(token(&delivery)).await.is(204);
     let group = broker.group("t", "g").await;
     let consumer = &group["consumers"][0];
-    assert_eq!(consumer["kind"], "stream", "{consumer}");
-    let remote = consumer["remote"].as_str().unwrap_or_default();
+    let connection = &consumer["connections"][0];
+    assert_eq!(connection["kind"], "stream", "{consumer}");
+    let remote = connection["remote"].as_str().unwrap_or_default();
     assert!(remote.starts_with("127.0.0.1:"), "{consumer}");
-    time(&consumer["since"]);
+    time(&connection["since"]);
     time(&consumer["last_settle_at"]);
+    assert_eq!((&consumer["settled_1m"], &consumer["failed_1m"]), (&json!(1), &json!(0)));
+    assert!(consumer["hold_p50_ms"].is_u64(), "{consumer}");
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ mod lines;
 mod memory;
 mod metrics;
 mod moved;
+mod older_nodes;
 mod openapi;
 mod operations;
 mod pause;

@@ -81,6 +81,8 @@ fn its_limits_equal_those_of_the_core() {
         ("IdempotencyKey", "/maxLength", limits::IDEMPOTENCY_KEY_BYTES_MAX),
         ("MessageKey", "/maxLength", limits::KEY_BYTES_MAX),
         ("EnvelopeText", "/maxLength", limits::ENVELOPE_TEXT_BYTES_MAX),
+        ("Labels", "/maxProperties", limits::LABELS_MAX),
+        ("Headers", "/maxProperties", limits::HEADERS_MAX),
         ("Produce", "/properties/value/maxLength", limits::VALUE_BYTES_DEFAULT),
         ("Base64", "/maxLength", limits::VALUE_BYTES_DEFAULT.div_ceil(3) * 4),
         ("Redrive", "/properties/ids/maxItems", limits::REDRIVE_MAX),

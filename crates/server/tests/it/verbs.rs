@@ -23,6 +23,13 @@ pub(crate) fn token(delivery: &Value) -> Value {
     json!({ "token": delivery["lease"]["token"] })
 }
 
+/// The streams and polls of a group.
+pub(crate) fn connections(group: &Value) -> Vec<&Value> {
+    // A group that does not exist yet has none.
+    let consumers = group["consumers"].as_array().into_iter().flatten();
+    consumers.flat_map(|of| of["connections"].as_array().expect("connections")).collect()
+}
+
 /// A delivery by position and owner, as in v1.
 pub(crate) fn place(delivery: &Value, owner: &str) -> Value {
     json!({ "topic": delivery["topic"], "group": delivery["group"],

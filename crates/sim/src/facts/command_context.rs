@@ -1,6 +1,7 @@
 //! The commands behind the replies of a batch.
 
 use driftq_checker::history::{Fact, Name};
+use driftq_core::command::PeerKind;
 use driftq_core::{Command, TopicId};
 
 use super::body_in;
@@ -46,6 +47,7 @@ impl CommandContext {
                 consumer: join.consumer.0,
                 topic: join.name.topic.topic.clone(),
                 group: join.name.group.clone(),
+                poll: join.peer.kind == PeerKind::Poll,
             }));
         }
         if let Command::Commit(commit) = command {

@@ -141,11 +141,11 @@ fn a_newer_file_and_a_foreign_file_are_rejected() {
     let directory = TempDir::new().unwrap();
     drop(open(directory.path()));
     let file = directory.path().join("driftq.db");
-    Connection::open(&file).unwrap().pragma_update(None, "user_version", 7).unwrap();
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 8).unwrap();
     let refused = Sqlite::open(directory.path(), None).err().expect("refused");
     let refused = refused.to_string();
     assert!(
-        refused.contains("has format 7, but this driftq supports 6; use a newer driftq"),
+        refused.contains("has format 8, but this driftq supports 7; use a newer driftq"),
         "{refused}"
     );
     let foreign = TempDir::new().unwrap();
@@ -181,7 +181,7 @@ fn an_older_file_is_migrated() {
     let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('held', 'effects', 'audit')";
     let version = "SELECT user_version FROM pragma_user_version";
     let number = |sql: &str| newer.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!((number(tables), number(version)), (3, 6));
+    assert_eq!((number(tables), number(version)), (3, 7));
 }
 
 #[test]

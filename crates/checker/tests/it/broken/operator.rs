@@ -25,7 +25,7 @@ fn set(settings: Settings) -> Fact {
 }
 
 fn joined() -> Fact {
-    Fact::Joined { consumer: 7, topic: orders(), group: biller() }
+    Fact::Joined { consumer: 7, topic: orders(), group: biller(), poll: false }
 }
 
 fn decided(call: u64) -> Fact {

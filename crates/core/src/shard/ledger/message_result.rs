@@ -50,8 +50,12 @@ impl Context<'_> {
         }
         if let Some(row) = effects.rows.iter_mut().find(is_own) {
             let again = self.may_succeed(row.clone(), owner)?;
-            let Some(ended) = succeeded(self.now, again, outcome)? else { return Ok(None) };
+            let Some(mut ended) = succeeded(self.now, again, outcome)? else { return Ok(None) };
             let is_granted = ended.fence != row.fence;
+            if is_granted {
+                // It may have been begun under an earlier attempt.
+                ended.under = Some(under);
+            }
             row.clone_from(&ended);
             return Ok(Some(MessageResult { row: ended, is_granted, is_begun: true }));
         }

@@ -19,6 +19,11 @@ impl Cursor {
     pub(crate) fn damage_at(&self, offset: Offset) -> Option<&Damaged> {
         self.damaged.get(&(offset / BLOCK_OFFSETS)).map(|block| &block.why)
     }
+
+    /// Whether a later release has written a block that cannot be read.
+    pub(crate) fn has_newer_blocks(&self) -> bool {
+        self.damaged.values().any(|block| block.why.is_newer())
+    }
 }
 
 impl Shard {

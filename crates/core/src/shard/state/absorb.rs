@@ -12,6 +12,7 @@ use crate::row::MarkKind;
 use crate::shard::Shard;
 use crate::shard::state::cache::Staged;
 use crate::shard::state::open::Open;
+use crate::shard::state::seen::LeaseEnd;
 use crate::shard::state::{Cursor, Group, Topic, Wakeup};
 use crate::time::Timestamp;
 
@@ -35,7 +36,7 @@ impl Shard {
                 state.high += 1;
                 state.high_bytes += message.size();
                 self.volatile.cache.append(*topic, *lane, *offset, kept);
-                self.wake_readers(*topic, *lane);
+                self.wake_readers(*topic, *lane, Some(*offset));
             }
             Change::Cursor { group, lane, next, bytes } => {
                 let Some(of) = self.groups.get_mut(group) else {
@@ -53,13 +54,8 @@ impl Shard {
             Change::Open { group, lane, offset, entry, holder } => {
                 self.absorb_open(*group, *lane, *offset, entry, *holder);
             }
-            Change::Close {
-                group,
-                lane,
-                offset,
-                end: End::Acked | End::Dead { .. } | End::Purged,
-            } => {
-                self.absorb_close(*group, *lane, *offset);
+            Change::Close { group, lane, offset, end } => {
+                self.absorb_close(*group, *lane, *offset, *end);
             }
             Change::LastError { group, generation, lane, offset, text } => {
                 self.absorb_note(*group, *generation, *lane, *offset, text);
@@ -171,6 +167,7 @@ impl Shard {
                 open: 0,
                 consumers: Default::default(),
                 seen: row.seen,
+                polled_at: None,
                 ready: Default::default(),
                 work: (0..row.cursors.len() as u32).map(Lane::of).collect(),
                 unread: Default::default(),
@@ -270,7 +267,11 @@ impl Shard {
             return;
         };
         let cursor = &mut group.cursors[lane.index()];
-        let before = cursor.open.insert(offset, Open { entry: *entry, holder });
+        let kept = cursor.open.get(offset).filter(|before| before.is_kept(entry));
+        let is_extended = kept.is_some();
+        // A lease that recovery has read was granted at an unknown time.
+        let granted_at = kept.map_or(holder.map(|_| self.now), |before| before.granted_at);
+        let before = cursor.open.insert(offset, Open { entry: *entry, holder, granted_at });
         let generation = cursor.start.generation;
         match before {
             None => {
@@ -280,7 +281,7 @@ impl Shard {
                 self.owners.count(entry.owner, 1, 0);
             }
             Some(before) => {
-                self.unlist(id, lane, offset, &before, Some(entry));
+                self.unlist(id, lane, offset, &before, Ok(entry));
                 if before.entry.error != entry.error && entry.error != LastError::Note {
                     self.volatile.cache.unstage(generation, lane, offset);
                 }
@@ -289,6 +290,9 @@ impl Shard {
                     self.owners.count(entry.owner, 1, 0);
                 }
             }
+        }
+        if is_extended {
+            self.saw(id, entry.owner);
         }
         let end = self.effective_end(entry);
         let cursor = &mut self.groups.get_mut(&id).expect("found above").cursors[lane.index()];
@@ -344,7 +348,7 @@ impl Shard {
         }
     }
 
-    fn absorb_close(&mut self, id: GroupId, lane: Lane, offset: Offset) {
+    fn absorb_close(&mut self, id: GroupId, lane: Lane, offset: Offset, end: End) {
         let Some(group) = self.groups.get_mut(&id) else {
             return;
         };
@@ -356,7 +360,7 @@ impl Shard {
         group.open -= 1;
         self.open_total -= 1;
         let generation = cursor.start.generation;
-        self.unlist(id, lane, offset, &before, None);
+        self.unlist(id, lane, offset, &before, Err(end));
         self.owners.count(before.entry.owner, -1, 0);
         if !before.entry.is_leased() {
             self.volatile.cache.unstage(generation, lane, offset);
@@ -365,14 +369,14 @@ impl Shard {
         self.reactivate_full_lanes();
     }
 
-    /// Removes an entry from the sets for its state.
+    /// Removes an entry from the sets for its state, because of its next state or its end.
     fn unlist(
         &mut self,
         id: GroupId,
         lane: Lane,
         offset: Offset,
         before: &Open,
-        after: Option<&Entry>,
+        after: Result<&Entry, End>,
     ) {
         let end = self.effective_end(&before.entry);
         let cursor =
@@ -382,13 +386,12 @@ impl Shard {
                 cursor.leased -= 1;
                 self.leases.remove(&(end, id, lane, offset));
                 // An extension keeps the lease with its holder.
-                let kept = after.is_some_and(|after| {
-                    after.is_leased() && after.attempt == before.entry.attempt
-                });
-                if kept {
+                if after.is_ok_and(|after| before.is_kept(after)) {
                     self.uncount_holder(before, false);
                 } else {
                     self.release_holder(before, self.now < end);
+                    let ended = lease_end(after, self.now < end);
+                    self.saw_lease_end(id, before.entry.owner, before.granted_at, ended);
                 }
             }
             EntryState::Expired | EntryState::Nacked => {
@@ -438,5 +441,15 @@ impl Shard {
                 topic.groups.insert(group.row.name.clone(), *id);
             }
         }
+    }
+}
+
+fn lease_end(after: Result<&Entry, End>, is_in_time: bool) -> LeaseEnd {
+    match after.map(|entry| entry.state) {
+        Err(End::Acked) => LeaseEnd::Acked,
+        Ok(EntryState::Nacked) | Err(End::Dead { asked: true }) => LeaseEnd::Failed,
+        Err(End::Dead { asked: false }) if is_in_time => LeaseEnd::Failed,
+        Ok(EntryState::Expired | EntryState::Leased) | Err(End::Dead { .. }) => LeaseEnd::Expired,
+        Ok(EntryState::Returned) | Err(End::Purged) => LeaseEnd::Other,
     }
 }

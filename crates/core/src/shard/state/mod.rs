@@ -5,6 +5,7 @@ pub(super) mod cache;
 pub(super) mod image;
 pub(super) mod open;
 pub(super) mod open_delivery;
+pub(super) mod seen;
 pub(super) mod violation;
 pub(super) mod volatile;
 
@@ -14,12 +15,14 @@ use crate::change::{
     Chore, CursorStart, Entry, EntryState, GroupRow, LaneState, Prefetch, TopicKind, TopicRow,
 };
 use crate::command::Peer;
+use crate::format::Format;
 use crate::id::{BatchNo, ConsumerId, GroupId, Lane, Offset, OwnerId, Text, TopicId};
-use crate::limits::{BLOCK_OFFSETS, MARKS_PER_RETENTION};
+use crate::limits::{BETWEEN_POLLS_MS, BLOCK_OFFSETS, MARKS_PER_RETENTION};
 use crate::pack::Damaged;
 use crate::settings::{RetryPolicy, Settings};
 use crate::shard::state::cache::Cache;
 use crate::shard::state::open::OpenEntries;
+use crate::shard::state::seen::Seen;
 use crate::time::Timestamp;
 
 /// A shorter interval would cost more than the space it frees.
@@ -89,6 +92,8 @@ pub(crate) struct Group {
     pub(crate) consumers: BTreeSet<ConsumerId>,
     /// Volatile: when a consumer last joined or left.
     pub(crate) seen: Timestamp,
+    /// Volatile: when a poll last ended.
+    pub(crate) polled_at: Option<Timestamp>,
     /// Volatile: consumers with credit, in turn order.
     pub(crate) ready: VecDeque<ConsumerId>,
     /// Volatile: lanes that may have something to deliver right now.
@@ -104,6 +109,13 @@ pub(crate) struct Group {
 impl Group {
     pub(crate) fn cursor(&self, lane: Lane) -> &Cursor {
         &self.cursors[lane.index()]
+    }
+
+    /// Whether a consumer is present. It has a stream or poll, holds a lease, or its last poll has
+    /// just ended: between two polls it is busy.
+    pub(crate) fn has_consumers(&self, now: Timestamp) -> bool {
+        let has_polled = self.polled_at.is_some_and(|at| now < at.after(BETWEEN_POLLS_MS));
+        !self.consumers.is_empty() || has_polled || self.cursors.iter().any(|of| of.leased > 0)
     }
 
     /// Whether a lane may have messages and a consumer has credit.
@@ -136,6 +148,8 @@ pub(crate) struct Cursor {
     pub(crate) returned: BTreeSet<(Timestamp, Offset)>,
     /// Volatile: fresh messages since the last retry.
     pub(crate) fresh_run: u8,
+    /// Volatile: when the message at this offset was stored, for the age of the one at `next`.
+    pub(crate) stored_at: Option<(Offset, Timestamp)>,
     /// Volatile: blocks that are damaged or missing. Which of their messages are open is unknown.
     pub(crate) damaged: BTreeMap<u64, DamagedBlock>,
 }
@@ -162,6 +176,7 @@ impl Cursor {
             retries: BTreeSet::new(),
             returned: BTreeSet::new(),
             fresh_run: 0,
+            stored_at: None,
             damaged: BTreeMap::new(),
         }
     }
@@ -333,4 +348,8 @@ pub(crate) struct Volatile {
     pub(crate) stopped_at: Timestamp,
     /// The storage is nearly full.
     pub(crate) storage_low: bool,
+    /// The newest format that all nodes read.
+    pub(crate) format: Format,
+    /// The owners that each group has seen.
+    pub(crate) seen: BTreeMap<(GroupId, OwnerId), Seen>,
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, btree_map};
 use crate::change::Entry;
 use crate::id::{ConsumerId, Offset};
 use crate::limits::BLOCK_OFFSETS;
+use crate::time::Timestamp;
 
 /// An open entry and the consumer that holds its lease.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +16,16 @@ pub(crate) struct Open {
     pub(crate) entry: Entry,
     /// Volatile.
     pub(crate) holder: Option<ConsumerId>,
+    /// Volatile: when the lease was granted. `None` after recovery.
+    pub(crate) granted_at: Option<Timestamp>,
+}
+
+impl Open {
+    /// Whether the lease goes on in `after`: it was extended.
+    pub(crate) fn is_kept(&self, after: &Entry) -> bool {
+        let is_leased = self.entry.is_leased() && after.is_leased();
+        is_leased && after.attempt == self.entry.attempt
+    }
 }
 
 const OFFSETS: usize = BLOCK_OFFSETS as usize;
@@ -172,7 +183,7 @@ mod tests {
             begun: 0,
             unfinished: 0,
         };
-        Open { entry, holder: None }
+        Open { entry, holder: None, granted_at: None }
     }
 
     proptest! {

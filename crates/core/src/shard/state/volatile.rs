@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 
 use crate::change::{Chore, Prefetch, VolatileChange};
-use crate::id::{ConsumerId, GroupId, Lane, TopicId};
+use crate::command::PeerKind;
+use crate::id::{ConsumerId, GroupId, Lane, Offset, TopicId};
 use crate::shard::Shard;
 use crate::shard::state::{Consumer, Wakeup};
 use crate::time::Timestamp;
@@ -48,6 +49,7 @@ impl Shard {
                     group.consumers.insert(*consumer);
                     group.seen = self.now;
                 }
+                self.saw(*group, *owner);
                 self.enqueue(*consumer);
                 self.plan_idle(*group);
             }
@@ -99,6 +101,12 @@ impl Shard {
                 }
             }
             VolatileChange::StorageLow(is_low) => self.volatile.storage_low = *is_low,
+            VolatileChange::SetFormat(format) => self.volatile.format = *format,
+            VolatileChange::StoredAt { group, lane, offset, at } => {
+                if let Some(group) = self.groups.get_mut(group) {
+                    group.cursors[lane.index()].stored_at = Some((*offset, *at));
+                }
+            }
             VolatileChange::Wake { at, group } => {
                 self.volatile.wakeups.insert((*at, Wakeup::Pause(*group)));
             }
@@ -192,7 +200,9 @@ impl Shard {
         }
     }
 
-    pub(crate) fn wake_readers(&mut self, topic: TopicId, lane: Lane) {
+    /// Reactivates the groups of a topic, because of a message that was `stored` now, or because
+    /// messages were read.
+    pub(crate) fn wake_readers(&mut self, topic: TopicId, lane: Lane, stored: Option<Offset>) {
         let Some(of) = self.topics.get(&topic) else {
             return;
         };
@@ -203,6 +213,10 @@ impl Shard {
             group.work.insert(lane);
             if !group.ready.is_empty() {
                 self.volatile.active.insert(*id);
+            }
+            let cursor = &mut group.cursors[lane.index()];
+            if Some(cursor.next) == stored {
+                cursor.stored_at = Some((cursor.next, self.now));
             }
         }
     }
@@ -220,6 +234,10 @@ impl Shard {
             group.consumers.remove(&id);
             group.seen = self.now;
             group.ready.retain(|&other| other != id);
+            if consumer.peer.kind == PeerKind::Poll {
+                group.polled_at = Some(self.now);
+            }
+            self.saw(consumer.group, consumer.owner);
         }
         Some(consumer)
     }
@@ -228,7 +246,7 @@ impl Shard {
     pub(crate) fn loaded(&mut self, want: &Prefetch) {
         self.volatile.loading.remove(want);
         match want {
-            Prefetch::Ahead { topic, lane, .. } => self.wake_readers(*topic, *lane),
+            Prefetch::Ahead { topic, lane, .. } => self.wake_readers(*topic, *lane, None),
             Prefetch::Retry { group, lane, .. } => {
                 self.offer(*group, *lane);
                 for (group, lane) in std::mem::take(&mut self.volatile.starved) {

@@ -38,7 +38,7 @@ impl Context<'_> {
             (link.namespace == *namespace).then_some(link.tip)
         });
         let before = earlier.unwrap_or_else(|| self.tip(namespace));
-        let record = AuditRecord::of(self.now, row, accepted);
+        let record = AuditRecord::of(self.now, row, accepted, self.volatile.format);
         let (tip, _) = before.next(&record);
         let link = Link { namespace: namespace.clone(), before, record, tip };
         changes.push(Change::Audit(Box::new(link)));

@@ -33,8 +33,10 @@ struct Subject<'a> {
 
 impl Shard {
     pub(crate) fn explain_reads(&self, explain: &Explain) -> Reads {
-        if let Explain::Effect(query) = explain {
-            return self.effect_reads(query);
+        match explain {
+            Explain::Effect(query) => return self.effect_reads(query),
+            Explain::Group(name) => return self.group_reads(name),
+            Explain::Message { .. } | Explain::Id { .. } => {}
         }
         let Ok(Some(Subject { topic, lane, offset })) = self.subject(explain) else {
             return Vec::new();
@@ -49,6 +51,7 @@ impl Shard {
 
 impl Context<'_> {
     pub(crate) fn explain(&self, explain: &Explain) -> Decided {
+        let mut volatile = Vec::new();
         let explained = match (explain, self.subject(explain)?) {
             (Explain::Effect(query), _) => {
                 let view = Box::new(self.effect_view(query)?);
@@ -56,7 +59,9 @@ impl Context<'_> {
             }
             (Explain::Group(name), _) => {
                 let (_, group) = self.group_named(name)?;
-                let view = Box::new(self.show_group(self.now, group));
+                let view;
+                (view, volatile) = self.show_one_group(group);
+                let view = Box::new(view);
                 Explained::Group { summary: summary::of_group(self.now, &view), view }
             }
             (Explain::Message { .. }, Some(subject)) => {
@@ -69,7 +74,7 @@ impl Context<'_> {
                 unreachable!("these name a message")
             }
         };
-        Ok(Decision::reply(Reply::Explained(Box::new(explained))))
+        Ok(Decision { volatile, ..Decision::reply(Reply::Explained(Box::new(explained))) })
     }
 }
 

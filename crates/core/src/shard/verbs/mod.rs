@@ -10,6 +10,7 @@ pub(super) mod extend;
 pub(super) mod join;
 pub(super) mod list_dead_letters;
 pub(super) mod outbox;
+mod owners;
 pub(super) mod patch_topic;
 pub(super) mod pause;
 pub(super) mod peek;

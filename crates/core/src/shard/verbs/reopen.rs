@@ -5,7 +5,7 @@
 //! because of their grant time.
 
 use crate::change::{Change, Decision, Entry, EntryState, LastError, VolatileChange};
-use crate::command::Repaired;
+use crate::command::{Rejection, Repaired};
 use crate::id::{Lane, Offset, OwnerId};
 use crate::limits::BLOCK_OFFSETS;
 use crate::message::Kept;
@@ -25,6 +25,9 @@ impl Context<'_> {
     /// Repairs as much of the next damaged block as one read of pages covers.
     pub(crate) fn repair_blocks(&self, topic: &Topic, lane: Lane, dry_run: bool) -> Decided {
         let groups = topic.groups.values().map(|id| &self.groups[id]);
+        if groups.clone().any(|group| group.cursor(lane).has_newer_blocks()) {
+            return Err(Rejection::NewerRows.into());
+        }
         let mut damaged = groups
             .flat_map(|group| group.cursor(lane).damaged.keys().map(move |block| (group, *block)));
         if dry_run {

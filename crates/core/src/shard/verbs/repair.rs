@@ -5,6 +5,8 @@
 //!    Open deliveries of lost messages end.
 //! 2. Then blocks ([`reopen`](crate::shard::verbs::reopen)).
 //!
+//! Rows of a later release are not repaired: that release can read them.
+//!
 //! An interrupted repair leaves the lane in quarantine. The next repair continues from there.
 
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use crate::effect::DoubtCause;
 use crate::id::{Lane, Offset, Text};
 use crate::limits::PAGE_MESSAGES_MAX;
 use crate::message::{Envelope, Message};
+use crate::pack::Damaged;
 use crate::refusal::{Decided, Refusal};
 use crate::shard::context::Context;
 use crate::shard::state::open_delivery::OpenDelivery;
@@ -71,6 +74,9 @@ impl Context<'_> {
         let (pages, end) = self.rows.page_states(topic.row.id, lane, from)?;
         let mut expected = from;
         for page in pages {
+            if page.content.as_ref().is_err_and(Damaged::is_newer) {
+                return Err(Rejection::NewerRows.into());
+            }
             let is_whole = page.content.is_ok();
             // The neighbours of a damaged page determine its bounds.
             let base = page.content.as_ref().map_or(expected, |content| content.base);

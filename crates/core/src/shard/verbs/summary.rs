@@ -132,7 +132,9 @@ fn because(now: Timestamp, why: Blocked, paused: Option<&Paused>) -> String {
         }
         (Blocked::Paused, None) => "paused".into(),
         (Blocked::NoConsumers, _) => "no consumer is connected".into(),
-        (Blocked::NoCredit, _) => "every consumer has reached its prefetch limit".into(),
+        (Blocked::NoCredit, _) => {
+            "every consumer is busy: no stream has room, and no receive waits".into()
+        }
         (Blocked::InFlightLimit, _) => "max_in_flight is reached".into(),
         (Blocked::MaxOpen, _) => "max_open is reached".into(),
         (Blocked::OpenLimit, _) => "the group has reached its share of open messages".into(),

@@ -1,9 +1,12 @@
 //! Views of topics and groups. A view is decided like any other command, so it never shows state
 //! that is not durable.
 
-use crate::change::Decision;
+use std::collections::BTreeMap;
+
+use crate::change::{Decision, Lookup, Reads, VolatileChange};
 use crate::command::{GroupName, Reply, TopicName};
-use crate::id::{ConsumerId, Lane, Text};
+use crate::id::{ConsumerId, Lane, Offset, Text};
+use crate::limits::READ_LOOKUPS_MAX;
 use crate::refusal::Decided;
 use crate::shard::context::Context;
 use crate::shard::{Cursor, Group, Shard, Topic};
@@ -25,29 +28,104 @@ impl Context<'_> {
 
     pub(crate) fn list_groups(&self, name: &TopicName) -> Decided {
         let topic = self.topic_named(name)?;
-        let views = topic.groups.values().map(|id| self.show_group(self.now, &self.groups[id]));
-        Ok(Decision::reply(Reply::Groups(views.collect())))
+        let groups = topic.groups.values().map(|id| &self.groups[id]);
+        let mut volatile = Vec::new();
+        let views =
+            groups.map(|group| self.show_group(self.now, group, &self.times(group, &mut volatile)));
+        let reply = Reply::Groups(views.collect());
+        Ok(Decision { volatile, ..Decision::reply(reply) })
     }
 
     pub(crate) fn view_group(&self, name: &GroupName) -> Decided {
         let (_, group) = self.group_named(name)?;
-        Ok(Decision::reply(Reply::Group(Box::new(self.show_group(self.now, group)))))
+        let (view, volatile) = self.show_one_group(group);
+        Ok(Decision { volatile, ..Decision::reply(Reply::Group(Box::new(view))) })
+    }
+
+    /// Returns the view of a group with its owners, and the times that were read for it.
+    pub(crate) fn show_one_group(&self, group: &Group) -> (GroupView, Vec<VolatileChange>) {
+        let mut volatile = Vec::new();
+        let view = self.show_group(self.now, group, &self.times(group, &mut volatile));
+        (GroupView { owners: self.view_owners(self.now, group), ..view }, volatile)
+    }
+
+    /// Returns when the next message of each lane was stored, as far as known. Times that were read
+    /// are remembered.
+    fn times(&self, group: &Group, volatile: &mut Vec<VolatileChange>) -> Times {
+        let unknown = self.unknown_times(group).filter_map(|(lane, offset)| {
+            let topic = group.row.topic;
+            let page = self.rows.page_at(topic, lane, offset).ok()??;
+            volatile.push(VolatileChange::StoredAt {
+                group: group.row.id,
+                lane,
+                offset,
+                at: page.at,
+            });
+            Some((lane, page.at))
+        });
+        unknown.collect()
     }
 }
 
+/// When the next message of a lane was stored.
+type Times = BTreeMap<Lane, Timestamp>;
+
 impl Shard {
-    pub(crate) fn show_group(&self, now: Timestamp, group: &Group) -> GroupView {
+    pub(crate) fn group_reads(&self, name: &GroupName) -> Reads {
+        self.group_named(name).map_or_else(|_| Vec::new(), |(_, group)| self.time_reads([group]))
+    }
+
+    pub(crate) fn groups_reads(&self, name: &TopicName) -> Reads {
+        let Ok(topic) = self.topic_named(name) else { return Vec::new() };
+        self.time_reads(topic.groups.values().map(|id| &self.groups[id]))
+    }
+
+    /// Reads the times that are not in memory, up to a limit. Later views read the others.
+    fn time_reads<'a>(&self, groups: impl IntoIterator<Item = &'a Group>) -> Reads {
+        let groups = groups.into_iter();
+        let unknown = groups.flat_map(|group| {
+            let topic = group.row.topic;
+            let lookup = move |(lane, offset)| Lookup::PageBounds { topic, lane, offset };
+            self.unknown_times(group).map(lookup)
+        });
+        unknown.take(READ_LOOKUPS_MAX).collect()
+    }
+
+    /// The next messages of a group that are stored at an unknown time.
+    fn unknown_times(&self, group: &Group) -> impl Iterator<Item = (Lane, Offset)> {
         let topic = &self.topics[&group.row.topic];
         let lanes = (0..topic.row.partitions).map(Lane::of);
+        let unknown = lanes.filter(|lane| {
+            let cursor = group.cursor(*lane);
+            let is_oldest = cursor.open.first().is_none() && !topic.damaged.contains_key(lane);
+            let is_stored = cursor.next < topic.lane(*lane).high;
+            is_oldest && is_stored && self.next_stored_at(topic, cursor, *lane).is_none()
+        });
+        unknown.map(|lane| (lane, group.cursor(lane).next))
+    }
+
+    /// When the next message of a cursor was stored, if it is in memory.
+    fn next_stored_at(&self, topic: &Topic, cursor: &Cursor, lane: Lane) -> Option<Timestamp> {
+        let known = cursor.stored_at.filter(|(offset, _)| *offset == cursor.next);
+        let cached = || self.volatile.cache.get(topic.row.id, lane, cursor.next);
+        known.map(|(_, at)| at).or_else(|| cached().map(|kept| kept.message.produced_at))
+    }
+
+    pub(crate) fn show_group(&self, now: Timestamp, group: &Group, times: &Times) -> GroupView {
+        let topic = &self.topics[&group.row.topic];
+        let lanes = (0..topic.row.partitions).map(Lane::of);
+        let cursor = |lane| self.view_cursor(now, topic, group, lane, times.get(&lane).copied());
+        let partitions: Vec<CursorView> = lanes.map(cursor).collect();
         GroupView {
             id: group.row.id,
             topic: topic.row.name.clone(),
             name: group.row.name.clone(),
             created_at: group.row.created_at,
             paused: group.row.paused.clone().filter(|_| group.is_paused(now)),
-            partitions: lanes.map(|lane| self.view_cursor(now, topic, group, lane)).collect(),
+            oldest_unsettled_at: partitions.iter().filter_map(|of| of.oldest_unsettled_at).min(),
+            partitions,
             consumers: group.consumers.iter().map(|id| self.view_consumer(topic, *id)).collect(),
-            oldest_unsettled_at: group.cursors.iter().filter_map(oldest_open).min(),
+            owners: Vec::new(),
         }
     }
 
@@ -65,8 +143,18 @@ impl Shard {
         }
     }
 
-    fn view_cursor(&self, now: Timestamp, topic: &Topic, group: &Group, lane: Lane) -> CursorView {
+    fn view_cursor(
+        &self,
+        now: Timestamp,
+        topic: &Topic,
+        group: &Group,
+        lane: Lane,
+        read_at: Option<Timestamp>,
+    ) -> CursorView {
         let (state, cursor) = (topic.lane(lane), group.cursor(lane));
+        let next = || read_at.or_else(|| self.next_stored_at(topic, cursor, lane));
+        let is_stored = cursor.next < state.high;
+        let oldest = oldest_open(cursor).or_else(|| is_stored.then(next).flatten());
         let first_due =
             |set: &std::collections::BTreeSet<(Timestamp, u64)>| set.first().map(|due| due.0);
         CursorView {
@@ -81,6 +169,7 @@ impl Shard {
                 .into_iter()
                 .flatten()
                 .min(),
+            oldest_unsettled_at: oldest,
             blocked: self.blocked(now, topic, group, lane),
         }
     }
@@ -98,7 +187,7 @@ impl Shard {
         let reasons = [
             (self.damage_of(topic, group, lane).is_some(), Blocked::Quarantined),
             (group.is_paused(now), Blocked::Paused),
-            (group.consumers.is_empty(), Blocked::NoConsumers),
+            (!group.has_consumers(now), Blocked::NoConsumers),
             (!has_credit, Blocked::NoCredit),
             (cursor.leased >= topic.settings.max_in_flight, Blocked::InFlightLimit),
             (cursor.open.len() as u64 >= u64::from(topic.settings.max_open), Blocked::MaxOpen),

@@ -101,11 +101,11 @@ fn a_commit_is_recorded_as_one_decision_per_outcome() {
         7s commit orders/biller 0:2.1 result=2
             committed
             orders/biller 0:2 acked
-        8s chain => 10 records, tip 2dada86f
+        8s chain => 10 records, tip 9b9b5410
         8s audit 1..20
-            #1 begin effect/orders/biller x.1 by w1 f00cabce; #2 begin effect/orders/biller y.1 by w1 69c93ace; #3 finish effect/orders/biller x.1 SUCCEEDED by w1 cffdf13f; #4 finish effect/orders/biller y.1 FAILED_FINAL by w1 46b4b37d; #5 begin effect/orders/biller own.1 by w1 5d614fc1; #6 finish effect/orders/biller own.1 SUCCEEDED by w1 aa4d7dc7; #7 begin effect/orders/biller z.1 by w1 e5ebd414; #8 finish effect/orders/biller z.1 FAILED_RETRYABLE by w1 a4ab31fe; #9 begin effect/orders/biller m_aaaacaac.1 by w1 23ade267; #10 finish effect/orders/biller m_aaaacaac.1 SUCCEEDED by w1 2dada86f (next 11)
+            #1 begin effect/orders/biller x.1 by w1 under m_aaaacaaa.1 3fb96926; #2 begin effect/orders/biller y.1 by w1 under m_aaaacaaa.1 c51df3e4; #3 finish effect/orders/biller x.1 SUCCEEDED by w1 under m_aaaacaaa.1 6c5be6b7; #4 finish effect/orders/biller y.1 FAILED_FINAL by w1 under m_aaaacaaa.1 93641736; #5 begin effect/orders/biller own.1 by w1 under m_aaaacaaa.1 0effda40; #6 finish effect/orders/biller own.1 SUCCEEDED by w1 under m_aaaacaaa.1 d84f81c6; #7 begin effect/orders/biller z.1 by w1 under m_aaaacaab.1 17df3b1b; #8 finish effect/orders/biller z.1 FAILED_RETRYABLE by w1 under m_aaaacaab.1 16deb4f0; #9 begin effect/orders/biller m_aaaacaac.1 by w1 under m_aaaacaac.1 645c8445; #10 finish effect/orders/biller m_aaaacaac.1 SUCCEEDED by w1 under m_aaaacaac.1 9b9b5410 (next 11)
         8s audit 3..5
-            #3 finish effect/orders/biller x.1 SUCCEEDED by w1 cffdf13f; #4 finish effect/orders/biller y.1 FAILED_FINAL by w1 46b4b37d; #5 begin effect/orders/biller own.1 by w1 5d614fc1 (the end)
+            #3 finish effect/orders/biller x.1 SUCCEEDED by w1 under m_aaaacaaa.1 6c5be6b7; #4 finish effect/orders/biller y.1 FAILED_FINAL by w1 under m_aaaacaaa.1 93641736; #5 begin effect/orders/biller own.1 by w1 under m_aaaacaaa.1 0effda40 (the end)
     "#]]);
 }
 
@@ -131,7 +131,7 @@ fn the_result_after_an_attempt_in_doubt_belongs_to_the_next_owner() {
             committed
             orders/biller 0:0 acked
         6s audit 1..9
-            #1 begin effect/orders/biller own.1 by w1 4a587d0e; #2 begin effect/orders/biller own.2 by w2 189027be; #3 finish effect/orders/biller own.2 SUCCEEDED by w2 3ab2bab4 (next 4)
+            #1 begin effect/orders/biller own.1 by w1 under m_aaaacaaa.1 7ae66515; #2 begin effect/orders/biller own.2 by w2 under m_aaaacaaa.2 01de832e; #3 finish effect/orders/biller own.2 SUCCEEDED by w2 under m_aaaacaaa.2 a1962e8c (next 4)
         6s effect effect/orders/biller own
             effect/orders/biller own.2 SUCCEEDED result 2, kept until 604805s; fence 1 of "w1" began 1s in doubt since 2s, abandoned
     "#]]);
@@ -234,4 +234,30 @@ fn a_long_chain_is_read_in_slices() {
         next = on.trim_end_matches(')').parse().expect("a number");
     }
     assert!((2..10).contains(&slices), "{slices} slices");
+}
+
+/// Version 2 of the rows has the message and the attempt. An older node reads version 1 only.
+#[test]
+fn records_of_a_delivery_name_its_message_and_attempt() {
+    check(expect![[r#"
+        0s topic orders 1 => created
+        0s produce orders a + produce orders b
+            stored 0:0
+            stored 0:1
+        0s join a orders/biller lease=10s credit=9
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s
+            a gets orders/biller 0:1.1 "b" spent 1 until 10s
+        1s begin-under orders/biller 0:0.1 key=k on=probe
+            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
+        2s format 1 => ok
+        2s finish effect/orders/biller k.1 succeeded => effect/orders/biller k.1 SUCCEEDED
+        3s begin-under orders/biller 0:1.1 key=l on=probe
+            EXECUTE: effect/orders/biller l.1 IN_PROGRESS until 10s
+        4s format 2 => ok
+        5s finish effect/orders/biller l.1 succeeded => effect/orders/biller l.1 SUCCEEDED
+        6s crash
+        7s audit 1..4
+            #1 begin effect/orders/biller k.1 by a under m_aaaacaaa.1 cf638f90; #2 finish effect/orders/biller k.1 SUCCEEDED by a d5531fcb; #3 begin effect/orders/biller l.1 by a 6dddd8d4; #4 finish effect/orders/biller l.1 SUCCEEDED by a under m_aaaacaab.1 9497c427 (the end)
+    "#]]);
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use driftq_core::node_codec::{DecodeError, NODE_CODEC_VERSION, open_answer, open_call, pack_call};
-use driftq_core::{Command, Envelope, Extension, Format, Rejection, Reply};
+use driftq_core::{CallError, Command, Envelope, Extension, Format, Rejection, Reply};
 use expect_test::{Expect, expect, expect_file};
 use serde::Serialize;
 
@@ -146,8 +146,11 @@ fn a_command_with_labels_requires_format_2() {
     for (command, format) in [(plain, Format::V1), (labelled, Format::V2)] {
         assert_eq!(command.format(), format);
         assert_eq!(pack_call(&command)[..4], (format as u32).to_le_bytes());
-        assert_eq!(command.check_format(format), Ok(()));
-        let is_for_all = command.check_format(Format::V1).is_ok();
+        assert_eq!(command.check_format(Some(format)), Ok(Ok(())));
+        let is_for_all = command.check_format(Some(Format::V1)) == Ok(Ok(()));
         assert_eq!(is_for_all, format == Format::V1);
+        // Until the format is known, it waits.
+        let waits = command.check_format(None) == Err(CallError::NotServing);
+        assert_eq!(waits, format != Format::V1);
     }
 }

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 
 use driftq_core::change::Delivery;
 use driftq_core::node_codec::{
-    open_answer, open_call, open_deliveries, pack_answer, pack_call, pack_deliveries,
+    NODE_CODEC_VERSION, open_answer, open_call, open_deliveries, pack_answer, pack_call,
+    pack_deliveries,
 };
 use driftq_core::{Command, CommandResult};
 
@@ -17,7 +18,8 @@ pub(crate) fn answer(answered: &CommandResult) -> CommandResult {
 }
 
 pub(crate) fn deliveries(given: &[Box<Delivery>]) {
-    let arrived = open_deliveries(&pack_deliveries(given)).expect("deliveries can be read");
+    let packed = pack_deliveries(given, NODE_CODEC_VERSION).expect("this release reads them");
+    let arrived = open_deliveries(&packed).expect("deliveries can be read");
     assert_eq!(format!("{arrived:?}"), format!("{given:?}"));
 }
 

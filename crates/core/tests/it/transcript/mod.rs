@@ -18,9 +18,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use driftq_core::change::{Action, Change};
 use driftq_core::row::Key;
+use driftq_core::view::GroupView;
 use driftq_core::{
     Batch, Command, CommandResult, ConsumerId, EffectToken, Image, Input, LeaseToken, Message,
-    MessageId, Output, Pipeline, PipelineConfig, Shard, ShardConfig, ShardId, Ticket, Timestamp,
+    MessageId, Output, Pipeline, PipelineConfig, Reply, Shard, ShardConfig, ShardId, Ticket,
+    Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Memory, Ownership, read_back};
@@ -155,6 +157,15 @@ impl World {
         reply(self.answers.last().unwrap_or_else(|| panic!("`{line}` got no reply")))
     }
 
+    /// Returns the view of a group. `line` asks for it.
+    pub(crate) fn view_group(&mut self, line: &str) -> GroupView {
+        self.play(line);
+        match self.answers.last() {
+            Some(Ok(Reply::Group(view))) => (**view).clone(),
+            other => panic!("`{line}`: {other:?}"),
+        }
+    }
+
     /// Returns the reply to a command that scripts cannot express, as text.
     pub(crate) fn command(&mut self, command: Command) -> String {
         self.answers.clear();
@@ -231,6 +242,10 @@ impl World {
                 self.damage(&lose[15..], true);
                 self.crash(until);
             }
+            newer if newer.starts_with("crash and write newer ") => {
+                self.write_newer(&newer[22..]);
+                self.crash(until);
+            }
             down if down.starts_with("crash until ") => self.crash(script::time(&down[12..])),
             keep if keep.starts_with("keep ") => self.keep(&keep[5..]),
             keep if keep.starts_with("keep-effect ") => self.keep_effect(&keep[12..]),
@@ -263,13 +278,26 @@ impl World {
         self.clock.store(now.0, Ordering::Relaxed);
     }
 
-    /// `page 2`: damages or removes the third row of the table.
-    fn damage(&mut self, row: &str, is_missing: bool) {
+    /// `page 2`: the third row of the table.
+    fn key(&self, row: &str) -> Key {
         let (table, index) = row.split_once(' ').expect("a table and the number of a row");
-        let keys = self.engine.keys(self.config.shard);
-        let of_table = |key: &&Key| format!("{:?}", key.table()).to_lowercase() == table;
-        let key = keys.iter().filter(of_table).nth(index.parse().expect("a number"));
-        self.engine.damage(self.config.shard, key.expect("the row exists"), is_missing);
+        let keys = self.engine.keys(self.config.shard).into_iter();
+        let mut keys = keys.filter(|key| format!("{:?}", key.table()).to_lowercase() == table);
+        keys.nth(index.parse().expect("a number")).expect("the row exists")
+    }
+
+    fn damage(&mut self, row: &str, is_missing: bool) {
+        self.engine.damage(self.config.shard, &self.key(row), is_missing);
+    }
+
+    /// Gives a packed row a version that this release does not know.
+    fn write_newer(&mut self, row: &str) {
+        self.engine.rewrite(self.config.shard, &self.key(row), |body| {
+            let content = body.len() - 4;
+            body[0] = u8::MAX;
+            let checksum = crc32c::crc32c(&body[..content]);
+            body[content..].copy_from_slice(&checksum.to_le_bytes());
+        });
     }
 
     /// Nothing runs until `until`.

@@ -218,7 +218,11 @@ fn audit(slice: &AuditSlice) -> String {
         let [decision, scope, key, state] =
             ["decision", "scope", "key", "state"].map(|name| word(name).unwrap_or_default());
         let by = word("by").map_or(String::new(), |by| format!(" by{by}"));
-        format!("#{seq}{decision}{scope}{key}.{fence}{state}{by} {}", short(&tip.hash))
+        let attempt = record["attempt"].as_u64();
+        let under =
+            word("message").zip(attempt).map(|(id, attempt)| format!(" under{id}.{attempt}"));
+        let under = under.unwrap_or_default();
+        format!("#{seq}{decision}{scope}{key}.{fence}{state}{by}{under} {}", short(&tip.hash))
     };
     let next = slice.next.map_or("the end".into(), |next| format!("next {next}"));
     format!("{} ({next})", list(slice.records.iter().map(record)))
@@ -263,11 +267,7 @@ fn group_briefly(view: &GroupView) -> String {
         let ConsumerView { owner, lease_ms, credit, held, .. } = consumer;
         format!(", {owner} holds {held} of {credit} for {lease_ms}ms")
     });
-    format!(
-        "{} backlog {backlog}, oldest open {oldest}{}",
-        view.name,
-        consumers.collect::<String>()
-    )
+    format!("{} backlog {backlog}, oldest {oldest}{}", view.name, consumers.collect::<String>())
 }
 
 fn group(view: &GroupView) -> String {

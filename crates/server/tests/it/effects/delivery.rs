@@ -35,7 +35,8 @@ async fn scope_tenant_key_owner_and_lease_come_from_the_delivery() {
     let path = "/v1/effects?scope=effect/t/g&key=order-77&tenant_id=acme";
     let record = broker.get(path).await.is(200);
     assert_eq!(record["owner"], "worker-a");
-    let message = json!({ "id": delivery["id"], "topic": "t", "partition": 0, "offset": 0 });
+    let message =
+        json!({ "id": delivery["id"], "topic": "t", "partition": 0, "offset": 0, "attempt": 1 });
     assert_eq!(record["message"], message);
 }
 

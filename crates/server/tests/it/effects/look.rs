@@ -268,7 +268,8 @@ async fn effects_of_deliveries_are_listed_with_their_message() {
     let delivery = broker.receive("t", "g", "o").await;
     broker.begin(under(&delivery), json!({ "on_doubt": "park", "key": "k" })).await.is(200);
     let page = broker.get("/v1/effects?state=IN_PROGRESS&scope=effect/t/g").await.is(200);
-    let message = json!({ "id": receipt["id"], "topic": "t", "partition": 2, "offset": 0 });
+    let message =
+        json!({ "id": receipt["id"], "topic": "t", "partition": 2, "offset": 0, "attempt": 1 });
     assert_eq!(page["effects"][0]["message"], message);
     assert_eq!(page["effects"][0]["tenant_id"], "acme");
     assert_eq!(page["effects"][0]["owner"], "o");

@@ -1,0 +1,37 @@
+//! The format that a command needs.
+
+use crate::call_error::CallError;
+use crate::command::{Command, Rejection};
+use crate::format::Format;
+
+impl Command {
+    /// Returns the lowest format whose readers understand the command.
+    pub fn format(&self) -> Format {
+        let highest = match self {
+            Command::Produce(produce) => Some(produce.envelope.format()),
+            Command::Commit(commit) => {
+                commit.produce.iter().map(|produce| produce.envelope.format()).max()
+            }
+            Command::Arrive(arrive) => {
+                arrive.messages.iter().map(|message| message.envelope.format()).max()
+            }
+            _ => None,
+        };
+        highest.unwrap_or_default()
+    }
+
+    /// Rejects a client's command that `all`, the format that all nodes read, does not include. While
+    /// `all` is unknown, such a command waits. Messages on their way to another shard were accepted
+    /// before and are not rejected.
+    pub fn check_format(&self, all: Option<Format>) -> Result<Result<(), Rejection>, CallError> {
+        if !matches!(self, Command::Produce(_) | Command::Commit(_)) {
+            return Ok(Ok(()));
+        }
+        match (self.format(), all) {
+            (Format::V1, _) => Ok(Ok(())),
+            (_, None) => Err(CallError::NotServing),
+            (format, Some(all)) if format > all => Ok(Err(Rejection::OlderNodes)),
+            (_, Some(_)) => Ok(Ok(())),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The owners of a group: who holds leases, and who settles slowly or not at all.
+
+use std::collections::BTreeMap;
+
+use crate::id::{OwnerId, Text};
+use crate::limits::{OWNERS_SHOWN_MAX, SEEN_MS};
+use crate::shard::state::seen::{HoldTimes, Seen};
+use crate::shard::{Group, Shard};
+use crate::time::Timestamp;
+use crate::view::OwnerView;
+
+impl Shard {
+    /// Returns the owners that a group has seen lately, sorted by name. Walks all open entries of
+    /// the group.
+    pub(crate) fn view_owners(&self, now: Timestamp, group: &Group) -> Vec<OwnerView> {
+        let mut owners: BTreeMap<Text, OwnerView> = BTreeMap::new();
+        let of_group = (group.row.id, OwnerId(0))..=(group.row.id, OwnerId(u64::MAX));
+        for (_, seen) in self.volatile.seen.range(of_group) {
+            if now < seen.at.after(SEEN_MS) {
+                of(&mut owners, &seen.name, seen.at).add(now, seen);
+            }
+        }
+        for consumer in group.consumers.iter().filter_map(|id| self.volatile.consumers.get(id)) {
+            of(&mut owners, &self.owners.name(consumer.owner), consumer.since);
+        }
+        let entries = group.cursors.iter().flat_map(|cursor| cursor.open.iter());
+        for (_, open) in entries.filter(|(_, open)| open.entry.is_leased()) {
+            let entry = &open.entry;
+            // Granted or extended then.
+            let at = Timestamp(entry.at.0.saturating_sub(entry.lease_ms.into()));
+            let owner = of(&mut owners, &self.owners.name(entry.owner), at);
+            let end = self.effective_end(entry);
+            owner.leased += 1;
+            owner.next_expiry_at = Some(owner.next_expiry_at.map_or(end, |at| at.min(end)));
+        }
+        let mut owners: Vec<OwnerView> = owners.into_values().collect();
+        if owners.len() > OWNERS_SHOWN_MAX {
+            owners.sort_by_key(|owner| std::cmp::Reverse((owner.leased > 0, owner.last_seen_at)));
+            owners.truncate(OWNERS_SHOWN_MAX);
+            owners.sort_by(|one, other| one.owner.cmp(&other.owner));
+        }
+        owners
+    }
+}
+
+fn of<'a>(
+    owners: &'a mut BTreeMap<Text, OwnerView>,
+    name: &Text,
+    seen_at: Timestamp,
+) -> &'a mut OwnerView {
+    let owner = owners.entry(name.clone()).or_insert_with(|| OwnerView {
+        owner: name.clone(),
+        leased: 0,
+        next_expiry_at: None,
+        acked_1m: 0,
+        failed_1m: 0,
+        expired_1m: 0,
+        hold_p50_ms: None,
+        hold_p95_ms: None,
+        last_seen_at: seen_at,
+        last_settle_at: None,
+    });
+    owner.last_seen_at = owner.last_seen_at.max(seen_at);
+    owner
+}
+
+impl OwnerView {
+    fn add(&mut self, now: Timestamp, seen: &Seen) {
+        let percentile =
+            |percent| seen.held.as_deref().and_then(|held: &HoldTimes| held.percentile(percent));
+        self.acked_1m += seen.acked.total(now);
+        self.failed_1m += seen.failed.total(now);
+        self.expired_1m += seen.expired.total(now);
+        // A name whose id was deleted and assigned again: the later id has the later times.
+        self.hold_p50_ms = percentile(50).or(self.hold_p50_ms);
+        self.hold_p95_ms = percentile(95).or(self.hold_p95_ms);
+        self.last_settle_at = self.last_settle_at.max(seen.last_settle_at);
+    }
+}
