@@ -43,4 +43,15 @@ pub struct Peeked<'a> {
     pub last_error: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<PeekedLease>,
+}
+
+/// The lease of a message that is leased.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct PeekedLease {
+    pub owner: String,
+    pub attempt: u32,
+    pub expires_at: Time,
 }

@@ -300,6 +300,9 @@ impl Peek {
             ("state", "state"),
             ("attempts", "attempts"),
             ("last error", "last_error"),
+            ("next attempt", "next_attempt_at"),
+            ("owner", "lease.owner"),
+            ("lease ends", "lease.expires_at"),
         ];
         let shown =
             if remote.output == Format::Table && !query.iter().any(|(name, _)| *name == "group") {

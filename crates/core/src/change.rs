@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use crate::audit::Link;
 use crate::command::{Arrive, Event, LeaseId, Outgoing, Peer, Pointer, Reply};
 use crate::effect::EffectRow;
-use crate::format::Format;
 use crate::id::{
     BatchNo, ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, ShardId, Text,
     TopicId,
@@ -414,8 +413,6 @@ pub enum VolatileChange {
     UnkeyedTurn { topic: TopicId, turn: u32 },
     /// Whether the storage is nearly full and new data is rejected.
     StorageLow(bool),
-    /// The newest format that all nodes read.
-    SetFormat(Format),
     /// When the message at `offset`, the next one of a cursor, was stored.
     StoredAt { group: GroupId, lane: Lane, offset: Offset, at: Timestamp },
     /// Check the group again at `at`.

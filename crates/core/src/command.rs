@@ -17,7 +17,6 @@ mod rejection;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::Tip;
-use crate::format::Format;
 use crate::id::{ConsumerId, GroupId, MessageId, Offset, ShardId, Text, TopicId};
 use crate::message::Receipt;
 use crate::settings::{SettingsChange, SettingsPatch};
@@ -42,7 +41,7 @@ pub use effect::{
 };
 pub use explain::{Event, EventKind, Explain, ExplainState, Explained, ExplainedMessage, InGroup};
 pub use outbox::{Arrive, Arrived, Outgoing, Sender};
-pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
+pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedLease, PeekedMessage};
 pub use place::{CommandTarget, merge_replies};
 pub use pointer::{ListPointers, Pointer, PointerName, PointerQuery, Pointers, SetPointer};
 pub use produce::{Produce, Routed, RoutedKey, Seen};
@@ -160,9 +159,6 @@ pub enum Command {
     /// no new messages are stored, so that commands that free space can still be written. The
     /// storage monitor sends this, and sends it again after every recovery.
     StorageLow(bool),
-    /// Record the newest format that all nodes read. Rows are stored in no newer one. The node sends
-    /// this before the first command after a recovery, unless it is [`Format::NEWEST`].
-    SetFormat(Format),
 }
 
 /// Create a topic.

@@ -2,10 +2,8 @@
 //!
 //! A node that is alive may take over any shard, so nothing is stored that one of them cannot read.
 
-use serde::{Deserialize, Serialize};
-
 /// What a release reads, of rows and of commands between nodes. A format includes all lower ones.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Format {
     /// The first release.
     #[default]

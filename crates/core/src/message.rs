@@ -100,7 +100,8 @@ impl Envelope {
         if self.extension.is_some() || is_partial { Format::V2 } else { Format::V1 }
     }
 
-    fn extension_bytes(&self) -> usize {
+    /// Returns the bytes of labels and headers.
+    pub fn extension_bytes(&self) -> usize {
         self.extension.as_deref().map_or(0, Extension::size)
     }
 }

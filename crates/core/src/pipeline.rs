@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use crate::change::{Action, Change, Decision, VolatileChange};
 use crate::command::{Command, LeaseId, Rejection, Reply};
+use crate::format::Format;
 use crate::id::{BatchNo, Epoch};
 use crate::pack::{self, Damaged};
 use crate::packer::Packer;
@@ -200,6 +201,12 @@ impl Pipeline {
             changes_last: 0,
             is_closing: false,
         }
+    }
+
+    /// Sets the newest format that all nodes read, before the commands that follow are decided. After
+    /// a recovery it is [`Format::NEWEST`].
+    pub fn set_format(&mut self, format: Format) {
+        self.shard.set_format(format);
     }
 
     /// Starts draining: received commands finish; no dispatch, expiry or maintenance.

@@ -74,7 +74,6 @@ pub(crate) fn kind_of(command: &Command) -> &'static str {
         | Command::GiveBack(_)
         | Command::Arrive(_)
         | Command::Arrived(_)
-        | Command::StorageLow(_)
-        | Command::SetFormat(_) => unreachable!("no client sends it"),
+        | Command::StorageLow(_) => unreachable!("no client sends it"),
     }
 }

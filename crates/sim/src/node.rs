@@ -160,7 +160,8 @@ impl World {
         });
         // A node of an older release is alive.
         if self.rng.u32(0..4) == 0 {
-            self.send_command(self.life, Command::SetFormat(Format::V1));
+            let life = self.life;
+            self.alive(life).expect("it has just started").pipeline.set_format(Format::V1);
         }
         self.later(0, SimEvent::Turn { life: self.life });
     }

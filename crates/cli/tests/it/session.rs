@@ -159,7 +159,7 @@ fn messages_are_produced_and_consumed() {
         ! For more information, try '--help'.
         [2]
         $ driftq peek orders --group biller
-        partition  offset  id  key  value  produced  state  attempts  last error
+        partition  offset  id  key  value  produced  state  attempts  last error  next attempt  owner  lease ends
         0  0  m_1  pay 12  TIME  settled  0
         0  1  m_2  k  a  TIME  settled  0
         0  2  m_3  k  b  TIME  settled  0
@@ -286,7 +286,7 @@ fn groups_are_created_paused_moved_and_explained() {
         ! error: `orders` is not a message: use m_..., lt_... or TOPIC/PARTITION/OFFSET. To explain a group: driftq explain orders GROUP
         [2]
         $ driftq explain orders absent
-        ! error: the group does not exist; create it with: driftq group create <topic> <group> (NOT_FOUND, 404)
+        ! error: group "absent" does not exist; create it with: driftq group create orders absent (NOT_FOUND, 404)
         [3]
         $ driftq explain m_1
         m_1 at orders/0/0, produced at TIME

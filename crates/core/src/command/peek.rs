@@ -105,4 +105,18 @@ pub struct PeekedMessage {
     pub last_error: Text,
     /// When it is due, while it waits.
     pub next_attempt_at: Option<Timestamp>,
+    /// Its lease, while it is leased. The first release does not send it.
+    #[serde(default)]
+    pub lease: Option<PeekedLease>,
+}
+
+/// The lease of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeekedLease {
+    /// The owner.
+    pub owner: Text,
+    /// The number of the delivery.
+    pub attempt: u32,
+    /// When the lease ends.
+    pub until: Timestamp,
 }

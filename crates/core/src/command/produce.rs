@@ -60,6 +60,11 @@ pub struct RoutedKey {
 }
 
 impl Produce {
+    /// Returns the bytes of its message that count against limits.
+    pub fn size(&self) -> usize {
+        self.key.len() + self.value.len() + self.envelope.extension_bytes()
+    }
+
     /// Returns the topic chosen by the router, else by the envelope, else the requested one.
     pub(crate) fn final_topic(&self) -> TopicName {
         let routed = self.routing.as_ref().and_then(|routing| routing.target_topic.as_ref());

@@ -54,7 +54,8 @@ impl OpenBatch {
             Change::Message { message, .. } => message.content_bytes() as usize + SMALL_ROW_BYTES,
             Change::Record(record) => record.body.len() + SMALL_ROW_BYTES,
             Change::Outbox { message, .. } => {
-                message.key.len() + message.value.len() + SMALL_ROW_BYTES
+                let beside = message.envelope.extension_bytes() + SMALL_ROW_BYTES;
+                message.key.len() + message.value.len() + beside
             }
             Change::Effect(effect) => effect.outcome.size() + SMALL_ROW_BYTES,
             _ => SMALL_ROW_BYTES,

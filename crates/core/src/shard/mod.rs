@@ -23,7 +23,7 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::audit::Tip;
-use crate::change::{Change, Chore, Decision, Garbage, Lookup, Prefetch, Reads, VolatileChange};
+use crate::change::{Change, Chore, Decision, Garbage, Lookup, Prefetch, Reads};
 use crate::command::{Command, LeaseId, Missing, Rejection, Reply, TopicName};
 use crate::format::Format;
 use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
@@ -202,7 +202,6 @@ impl Shard {
             Command::ViewEffect(query) => self.effect_reads(query),
             Command::ReadAudit(read) => self.audit_reads(read),
             Command::ListEffects(list) => vec![Lookup::Unending { from: list.from }],
-            Command::ViewGroup(name) => self.group_reads(name),
             Command::ListGroups(name) => self.groups_reads(name),
             Command::CreateTopic(_)
             | Command::PatchTopic(_)
@@ -221,13 +220,13 @@ impl Shard {
             | Command::Extend(_)
             | Command::GiveBack(_)
             | Command::ViewTopic(_)
+            | Command::ViewGroup(_)
             | Command::ListTopics { .. }
             | Command::ViewRouted(_)
             | Command::ViewPointer(_)
             | Command::ListPointers(_)
             | Command::ViewChain { .. }
-            | Command::StorageLow(_)
-            | Command::SetFormat(_) => Vec::new(),
+            | Command::StorageLow(_) => Vec::new(),
         }
     }
 
@@ -312,9 +311,6 @@ impl Shard {
             Command::ViewChain { namespace, .. } => Ok(context.view_chain(namespace)),
             Command::ReadAudit(read) => context.read_audit(read),
             Command::StorageLow(is_low) => Ok(rules::backlog::storage_low(*is_low)),
-            Command::SetFormat(format) => {
-                Ok(Decision { volatile: vec![VolatileChange::SetFormat(*format)], ..done() })
-            }
         }
     }
 
@@ -519,6 +515,11 @@ impl Shard {
     /// Returns the bytes of messages in memory.
     pub fn cached_bytes(&self) -> usize {
         self.volatile.cache.bytes()
+    }
+
+    /// Sets the newest format that all nodes read. Rows are stored in no newer one.
+    pub(crate) fn set_format(&mut self, format: Format) {
+        self.volatile.format = format;
     }
 
     /// Returns every group, as [`Command::ViewGroup`] shows it.

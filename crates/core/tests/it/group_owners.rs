@@ -9,7 +9,7 @@ use crate::transcript::World;
 
 fn world() -> World {
     let mut world = World::new(ShardConfig::default());
-    for line in ["1s topic orders 1 retry=5,1s,1s", "1s group orders/biller"] {
+    for line in ["1s topic orders 1 retry=-1,1s,1s", "1s group orders/biller"] {
         world.play(line);
     }
     world
@@ -29,7 +29,7 @@ fn owners(world: &mut World, seconds: u64) -> String {
             at(owner.last_settle_at),
         )
     };
-    let view = world.view_group(&format!("{seconds}s view orders/biller"));
+    let view = world.view_group(&format!("{seconds}s explain orders/biller"));
     view.owners.into_iter().map(show).collect()
 }
 
@@ -38,7 +38,7 @@ fn check(world: &mut World, seconds: u64, shown: &Expect) {
 }
 
 fn blocked(world: &mut World, seconds: u64) -> Option<Blocked> {
-    let view = world.view_group(&format!("{seconds}s view orders/biller"));
+    let view = world.view_group(&format!("{seconds}s explain orders/biller"));
     view.partitions[0].blocked
 }
 
@@ -56,7 +56,7 @@ fn a_group_has_consumers_while_one_polls_or_holds_a_lease_and_for_ten_seconds_af
     world.play("16s leave a");
     assert_eq!(blocked(&mut world, 40), Some(Blocked::NoCredit), "it works on m0");
     world.play("41s ack orders/biller 0:0.1");
-    assert_eq!(blocked(&mut world, 42), Some(Blocked::NoConsumers), "m1 waits for nobody");
+    assert_eq!(blocked(&mut world, 42), Some(Blocked::NoConsumers), "m1 has no consumer");
     // A stream that disconnects is gone at once.
     world.play("50s join b orders/biller credit=9");
     world.play("50s ack orders/biller 0:1.1");
@@ -117,4 +117,18 @@ fn an_owner_is_forgotten_ten_minutes_after_it_was_last_seen() {
     "#]],
     );
     check(&mut world, 603, &expect![[""]]);
+}
+
+#[test]
+fn a_stream_that_settles_nothing_is_shown_with_its_expired_leases() {
+    let mut world = world();
+    world.play("2s produce orders m0");
+    world.play("3s join a orders/biller lease=10s owner=stuck");
+    check(
+        &mut world,
+        700,
+        &expect![[r#"
+        stuck: leased 1 until 706.563s, acked 0, failed 0, expired 5, held None None, seen 696.563s, settled none
+    "#]],
+    );
 }

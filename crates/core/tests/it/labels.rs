@@ -50,7 +50,7 @@ fn labels_and_headers_count_as_bytes_of_the_message() {
         0s join a orders/biller lease=10s bytes=10
             joined
             a gets orders/biller 0:0.1 "a" spent 1 until 10s labels {"model": "large"} headers {"type": "json"}
-        0s produce orders d labels=model:large => stored 0:3
+        0s produce orders d labels=model:large => full: bytes, held by biller
         1s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked

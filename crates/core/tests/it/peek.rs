@@ -60,16 +60,16 @@ fn a_peek_with_a_group_returns_the_state_of_each_message() {
             stored 0:5
             a gets orders/biller 0:5.1 "m5" spent 1 until 33s
         4s peek orders 0 group=biller
-            0:0 m0 settled; 0:1 m1 waiting after 1 "boom", due 3602s; 0:2 m2 waiting after 1 "nack", due 7202s; 0:3 m3 waiting, due 10802s; 0:4 m4 leased after 1; 0:5 m5 leased after 1 (scanned 6, the end)
+            0:0 m0 settled; 0:1 m1 waiting after 1 "boom", due 3602s; 0:2 m2 waiting after 1 "nack", due 7202s; 0:3 m3 waiting, due 10802s; 0:4 m4 leased after 1, attempt 1 of a until 32s; 0:5 m5 leased after 1, attempt 1 of a until 33s (scanned 6, the end)
         4s peek orders 0 group=biller state=waiting limit=2
-            0:1 m1 waiting after 1 "boom", due 3602s; 0:2 m2 waiting after 1 "nack", due 7202s (scanned 3, next 3)
+            0:1 m1 waiting after 1 "boom", due 3602s; 0:2 m2 waiting after 1 "nack", due 7202s (scanned 2, next 3)
         4s peek orders 0 group=biller state=settled => 0:0 m0 settled (scanned 6, the end)
         4s pause orders/biller => ok
         4s produce orders m6 => stored 0:6
         4s peek orders 0 group=biller state=ready => 0:6 m6 ready (scanned 7, the end)
         5s crash
         6s peek orders 0 group=biller
-            0:0 m0 settled; 0:1 m1 waiting after 1 "boom", due 3602s; 0:2 m2 waiting after 1 "nack", due 7202s; 0:3 m3 waiting, due 10802s; 0:4 m4 leased after 1; 0:5 m5 leased after 1; 0:6 m6 ready (scanned 7, the end)
+            0:0 m0 settled; 0:1 m1 waiting after 1 "boom", due 3602s; 0:2 m2 waiting after 1 "nack", due 7202s; 0:3 m3 waiting, due 10802s; 0:4 m4 leased after 1, attempt 1 of a until 32s; 0:5 m5 leased after 1, attempt 1 of a until 33s; 0:6 m6 ready (scanned 7, the end)
         7s group orders/mailer => created
         7s peek orders 0 group=mailer state=ready limit=1 => 0:0 m0 ready (scanned 1, next 1)
     "#]]);
@@ -137,7 +137,8 @@ fn trimmed_messages_are_skipped_and_open_ones_below_are_returned() {
         62s peek orders 0
             trim 0:2..3
             0:1 m1; 0:3 m3 (scanned 2, the end)
-        62s peek orders 0 from=2 group=biller => 0:3 m3 leased after 1 (scanned 1, the end)
+        62s peek orders 0 from=2 group=biller
+            0:3 m3 leased after 1, attempt 1 of a until 43260s (scanned 1, the end)
         63s ack orders/biller 0:1.1
             ok
             orders/biller 0:1 acked
@@ -282,5 +283,38 @@ fn a_slice_ends_at_the_limit_of_scanned_messages() {
         2s peek orders 0 scan=2 => 0:0 a; 0:1 b (scanned 2, next 2)
         2s peek orders 0 scan=2 from=2 => 0:2 c (scanned 1, the end)
         2s peek orders 0 scan=2 key=none => none (scanned 2, next 2)
+    "#]]);
+}
+
+#[test]
+fn a_leased_message_is_shown_with_its_lease() {
+    check(expect![[r#"
+        0s topic orders 1 retry=5,60s,60s => created
+        0s produce orders a + produce orders b + produce orders c + produce orders d
+            stored 0:0
+            stored 0:1
+            stored 0:2
+            stored 0:3
+        0s join w orders/biller lease=30s credit=3
+            joined
+            w gets orders/biller 0:0.1 "a" spent 1 until 30s
+            w gets orders/biller 0:1.1 "b" spent 1 until 30s
+            w gets orders/biller 0:2.1 "c" spent 1 until 30s
+        1s nack orders/biller 0:0.1
+            ok
+            orders/biller 0:0 nacked, due 24.201s
+            w gets orders/biller 0:3.1 "d" spent 1 until 31s
+        1s ack orders/biller 0:1.1
+            ok
+            orders/biller 0:1 acked
+        2s peek orders 0 group=biller
+            0:0 a waiting after 1 "nack", due 24.201s; 0:1 b settled; 0:2 c leased after 1, attempt 1 of w until 30s; 0:3 d leased after 1, attempt 1 of w until 31s (scanned 4, the end)
+        2s peek orders 0 group=biller state=leased
+            0:2 c leased after 1, attempt 1 of w until 30s; 0:3 d leased after 1, attempt 1 of w until 31s (scanned 2, the end)
+        2s peek orders 0 group=biller state=leased from=3
+            0:3 d leased after 1, attempt 1 of w until 31s (scanned 1, the end)
+        2s peek orders 0 group=biller state=waiting
+            0:0 a waiting after 1 "nack", due 24.201s (scanned 4, the end)
+        2s peek orders 0 group=biller state=waiting from=1 => none (scanned 0, the end)
     "#]]);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use driftq_core::command::{Call, GroupName, Pause, Seek, TopicName};
+use driftq_core::command::{Call, Explain, GroupName, Pause, Seek, TopicName};
 use driftq_core::{Command, CommandResult, EffectToken, LeaseToken, Rejection, Text, Token as _};
 
 use super::access::AccessRules;
@@ -159,6 +159,11 @@ fn named(command: &Command) -> Option<(Text, Option<Text>)> {
     | Command::Resume(name)
     | Command::Pause(Pause { name, .. })
     | Command::Seek(Seek { name, .. }) = command
+    {
+        return group(name);
+    }
+    if let Command::Explain(explain) = command
+        && let Explain::Group(name) = &**explain
     {
         return group(name);
     }

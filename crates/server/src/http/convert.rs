@@ -245,18 +245,19 @@ pub(crate) fn cursors(view: &GroupView) -> Vec<group::Cursor> {
 
 /// Converts the owners of a group, each with its streams and polls.
 pub(crate) fn consumers(view: &GroupView) -> Vec<group::Consumer> {
-    let mut consumers: Vec<group::Consumer> = view.owners.iter().map(consumer).collect();
+    let mut consumers: BTreeMap<&str, group::Consumer> =
+        view.owners.iter().map(|owner| (&*owner.owner, consumer(owner))).collect();
     for connected in &view.consumers {
-        let owner: &str = &connected.owner;
-        let known = consumers.iter().position(|consumer| consumer.owner == owner);
-        let at = known.unwrap_or_else(|| {
-            // A node of the first release does not send owners.
-            consumers.push(unseen(connected));
-            consumers.len() - 1
-        });
-        consumers[at].connections.push(connection(connected));
+        // A node of the first release does not send owners.
+        if view.owners.is_empty() {
+            let unseen = consumers.entry(&connected.owner).or_insert_with(|| unseen(connected));
+            unseen.leased += u64::from(connected.held);
+        }
+        if let Some(of) = consumers.get_mut(&*connected.owner) {
+            of.connections.push(connection(connected));
+        }
     }
-    consumers
+    consumers.into_values().collect()
 }
 
 fn consumer(view: &OwnerView) -> group::Consumer {
@@ -278,7 +279,7 @@ fn consumer(view: &OwnerView) -> group::Consumer {
 fn unseen(view: &ConsumerView) -> group::Consumer {
     consumer(&OwnerView {
         owner: view.owner.clone(),
-        leased: u64::from(view.held),
+        leased: 0,
         next_expiry_at: None,
         acked_1m: 0,
         failed_1m: 0,

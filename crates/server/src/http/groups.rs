@@ -12,13 +12,13 @@ use driftq_api::schema::{self, PageCursor, TopicName};
 use driftq_api::words::{DeletedStatus, MovedStatus};
 use driftq_core::Timestamp;
 use driftq_core::command::{
-    self, Creation, DeleteGroup, GroupContents, GroupName, ListGroups, Pause, Seek, SeekTo,
-    ViewGroup, WouldDeleteGroup,
+    self, Creation, DeleteGroup, Explain, Explained, GroupContents, GroupName, ListGroups, Pause,
+    Seek, SeekTo, WouldDeleteGroup,
 };
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::api_error::ApiError;
+use super::api_error::{ApiError, internal_error};
 use super::app::{App, group_name, topic_name};
 use super::convert;
 use super::input::Input;
@@ -58,8 +58,12 @@ pub(crate) async fn list(
 }
 
 async fn view(app: &App, name: GroupName) -> Result<Json<Group>, ApiError> {
-    let view = app.call(ViewGroup(name)).await?;
-    Ok(Json(convert::group(&view, true)))
+    match *app.call(Explain::Group(name)).await? {
+        Explained::Group { view, .. } => Ok(Json(convert::group(&view, true))),
+        Explained::Message(_) | Explained::Effect { .. } => {
+            Err(internal_error("the explanation is not of a group"))
+        }
+    }
 }
 
 /// Returns a group.

@@ -7,7 +7,7 @@ use axum::http::Response;
 use bytes::Bytes;
 use driftq_api::Time;
 use driftq_api::number::{Integer, Limit, PartitionNumber};
-use driftq_api::peek::{Messages, Peeked as WirePeeked};
+use driftq_api::peek::{Messages, Peeked as WirePeeked, PeekedLease};
 use driftq_api::schema::{self, TopicName};
 use driftq_api::words;
 use driftq_core::command::{Peek, PeekFilter, Peeked, PeekedMessage, ViewTopic};
@@ -206,5 +206,10 @@ fn wire_peeked(peeked: &PeekedMessage, with_values: bool, has_group: bool) -> Wi
         attempts: has_group.then_some(peeked.attempts),
         last_error: has_group.then_some(&*peeked.last_error),
         next_attempt_at: peeked.next_attempt_at.map(convert::time),
+        lease: peeked.lease.as_ref().map(|lease| PeekedLease {
+            owner: lease.owner.to_string(),
+            attempt: lease.attempt,
+            expires_at: convert::time(lease.until),
+        }),
     }
 }

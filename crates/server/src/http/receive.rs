@@ -99,7 +99,7 @@ pub(crate) async fn receive(
     // The deliveries are given back if the client disconnects while the answer is written.
     let unconfirmed = connection.unconfirmed();
     let is_empty = deliveries.is_empty();
-    let bytes = deliveries.iter().map(|delivery| delivery.message.value.len()).sum();
+    let bytes = deliveries.iter().map(|delivery| delivery.message.size() as usize).sum();
     let write = move || written(&app.node, &deliveries, bytes);
     let answer = off_runtime::WRITERS.run(bytes, write).await?;
     let body = if version == Version::HTTP_2 && !is_empty {

@@ -224,7 +224,7 @@ impl ConsumerConnection {
     fn deliver(&mut self, deliveries: DeliveryBatch) {
         let now = self.now();
         for delivery in deliveries {
-            let bytes = delivery.message.key.len() + delivery.message.value.len();
+            let bytes = delivery.message.size() as usize;
             if !self.share.fits(bytes) {
                 // Given back without counting an attempt. From the fourth time on, the message
                 // waits for its backoff.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use driftq_core::change::Delivery;
-use driftq_core::command::{Join, LeaseId};
+use driftq_core::command::{Join, LeaseId, Produce};
 use driftq_core::{CallError, Command, CommandResult, Rejection};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -154,10 +154,10 @@ impl Mailbox {
 /// Bytes of the messages in a command. Other commands are small, and their number is bounded.
 fn weight(command: &Command) -> usize {
     if let Command::Produce(produce) = command {
-        return produce.key.len() + produce.value.len();
+        return produce.size();
     }
     if let Command::Commit(commit) = command {
-        return commit.produce.iter().map(|produce| produce.key.len() + produce.value.len()).sum();
+        return commit.produce.iter().map(Produce::size).sum();
     }
     0
 }

@@ -17,8 +17,8 @@ use driftq_core::change::Action;
 use driftq_core::command::Arrive;
 use driftq_core::ownership::OwnershipEvent;
 use driftq_core::{
-    BatchNo, Clock, Command, ConsumerId, Damaged, Epoch, Format, Input, Output, Pipeline,
-    PipelineConfig, ReadId, Recovered, Release, Reply, ShardConfig, ShardId, Ticket, Timestamp,
+    BatchNo, Clock, Command, ConsumerId, Damaged, Epoch, Input, Output, Pipeline, PipelineConfig,
+    ReadId, Recovered, Release, Reply, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::{Engine, EngineError, Ownership, RecoverError, read_back};
 use futures_util::FutureExt as _;
@@ -241,8 +241,6 @@ struct Serving<'a> {
     numbers: Arc<ShardStats>,
     awaited: EffectWaiters,
     peers: Peers,
-    /// The format that the core uses.
-    format: Format,
 }
 
 impl<'a> Serving<'a> {
@@ -271,7 +269,6 @@ impl<'a> Serving<'a> {
             numbers: task.numbers.clone(),
             awaited: task.awaited.clone(),
             peers: task.peers.clone(),
-            format: Format::NEWEST,
         }
     }
 
@@ -362,20 +359,12 @@ impl<'a> Serving<'a> {
         self.pipeline.on(self.now(), Input::Arrived(ticket, command), &mut self.outputs);
     }
 
-    /// Tells the core which format it may store, if that has changed.
-    fn set_format(&mut self) {
-        let format = self.peers.format().unwrap_or_default();
-        if format != self.format {
-            self.format = format;
-            self.take(ShardRequest::Command(Command::SetFormat(format)));
-        }
-    }
-
     /// Decides pending commands, starts reads and commits, and performs the outputs.
     fn turn(&mut self, mailbox: &Mailbox) -> Result<(), EndReason> {
-        self.set_format();
         let now = self.now();
         self.perform(mailbox)?;
+        // While it is unknown which nodes there are, an older one may be alive.
+        self.pipeline.set_format(self.peers.format().unwrap_or_default());
         self.pipeline.turn(now, &mut self.outputs);
         self.perform(mailbox)
     }

@@ -159,7 +159,7 @@ async fn a_group_reports_its_position() {
     assert_eq!(partition["backlog"], 3);
     assert_eq!(partition["leased"], 1);
     assert_eq!(partition["waiting"], 1);
-    assert_eq!(partition["blocked"], "no_consumers");
+    assert_eq!(partition["blocked"], "consumers_full");
     let nacked = time(&second["produced_at"]);
     assert!(time(&partition["next_retry_at"]) >= nacked + 60_000, "{partition}");
 }

@@ -36,7 +36,7 @@ impl Shard {
                 state.high += 1;
                 state.high_bytes += message.size();
                 self.volatile.cache.append(*topic, *lane, *offset, kept);
-                self.wake_readers(*topic, *lane, Some(*offset));
+                self.wake_readers(*topic, *lane, Some((*offset, message.produced_at)));
             }
             Change::Cursor { group, lane, next, bytes } => {
                 let Some(of) = self.groups.get_mut(group) else {

@@ -5,6 +5,7 @@ pub(super) mod cache;
 pub(super) mod image;
 pub(super) mod open;
 pub(super) mod open_delivery;
+pub(super) mod owner_activity;
 pub(super) mod seen;
 pub(super) mod violation;
 pub(super) mod volatile;
@@ -22,7 +23,7 @@ use crate::pack::Damaged;
 use crate::settings::{RetryPolicy, Settings};
 use crate::shard::state::cache::Cache;
 use crate::shard::state::open::OpenEntries;
-use crate::shard::state::seen::Seen;
+use crate::shard::state::owner_activity::OwnerActivity;
 use crate::time::Timestamp;
 
 /// A shorter interval would cost more than the space it frees.
@@ -148,8 +149,8 @@ pub(crate) struct Cursor {
     pub(crate) returned: BTreeSet<(Timestamp, Offset)>,
     /// Volatile: fresh messages since the last retry.
     pub(crate) fresh_run: u8,
-    /// Volatile: when the message at this offset was stored, for the age of the one at `next`.
-    pub(crate) stored_at: Option<(Offset, Timestamp)>,
+    /// Volatile: when the message at this offset was produced, for the age of the one at `next`.
+    pub(crate) produced_at: Option<(Offset, Timestamp)>,
     /// Volatile: blocks that are damaged or missing. Which of their messages are open is unknown.
     pub(crate) damaged: BTreeMap<u64, DamagedBlock>,
 }
@@ -176,7 +177,7 @@ impl Cursor {
             retries: BTreeSet::new(),
             returned: BTreeSet::new(),
             fresh_run: 0,
-            stored_at: None,
+            produced_at: None,
             damaged: BTreeMap::new(),
         }
     }
@@ -351,5 +352,5 @@ pub(crate) struct Volatile {
     /// The newest format that all nodes read.
     pub(crate) format: Format,
     /// The owners that each group has seen.
-    pub(crate) seen: BTreeMap<(GroupId, OwnerId), Seen>,
+    pub(crate) seen: BTreeMap<(GroupId, OwnerId), OwnerActivity>,
 }

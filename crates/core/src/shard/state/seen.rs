@@ -1,8 +1,9 @@
-//! The owners that a group has seen lately, and how they settle. Volatile: nothing depends on it.
+//! Records what the owners of a group do. Volatile: nothing depends on it.
 
-use crate::id::{GroupId, OwnerId, Text};
+use crate::id::{GroupId, OwnerId};
 use crate::limits::SEEN_MAX;
 use crate::shard::Shard;
+use crate::shard::state::owner_activity::OwnerActivity;
 use crate::time::Timestamp;
 
 /// How a lease ended.
@@ -15,23 +16,9 @@ pub(crate) enum LeaseEnd {
     Other,
 }
 
-/// What an owner did in a group.
-#[derive(Debug, Clone)]
-pub(crate) struct Seen {
-    pub(crate) name: Text,
-    /// When it last connected, disconnected, settled or extended.
-    pub(crate) at: Timestamp,
-    pub(crate) last_settle_at: Option<Timestamp>,
-    pub(crate) acked: LastMinute,
-    pub(crate) failed: LastMinute,
-    pub(crate) expired: LastMinute,
-    /// How long it held the leases that it settled.
-    pub(crate) held: Option<Box<HoldTimes>>,
-}
-
 impl Shard {
     /// Records a sign of life of an owner.
-    pub(crate) fn saw(&mut self, group: GroupId, owner: OwnerId) -> &mut Seen {
+    pub(crate) fn saw(&mut self, group: GroupId, owner: OwnerId) -> &mut OwnerActivity {
         let (now, seen) = (self.now, &mut self.volatile.seen);
         if seen.len() >= 2 * SEEN_MAX {
             let mut times: Vec<Timestamp> = seen.values().map(|seen| seen.at).collect();
@@ -39,15 +26,9 @@ impl Shard {
             let oldest = *oldest;
             seen.retain(|_, seen| seen.at > oldest);
         }
-        let seen = seen.entry((group, owner)).or_insert_with(|| Seen {
-            name: self.owners.name(owner),
-            at: now,
-            last_settle_at: None,
-            acked: LastMinute::default(),
-            failed: LastMinute::default(),
-            expired: LastMinute::default(),
-            held: None,
-        });
+        let seen = seen
+            .entry((group, owner))
+            .or_insert_with(|| OwnerActivity::new(self.owners.name(owner), now));
         seen.at = now;
         seen
     }
@@ -79,143 +60,5 @@ impl Shard {
             }
             LeaseEnd::Other => {}
         }
-    }
-}
-
-const SLOT_MS: u64 = 10_000;
-const SLOTS: u64 = 6;
-
-/// A count over the last minute, in slots of 10 s.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct LastMinute {
-    slots: [u32; SLOTS as usize],
-    /// The number of the newest slot.
-    newest: u64,
-}
-
-impl LastMinute {
-    fn add(&mut self, now: Timestamp) {
-        let slot = (now.0 / SLOT_MS).max(self.newest);
-        for over in (self.newest + 1..=slot).take(SLOTS as usize) {
-            self.slots[(over % SLOTS) as usize] = 0;
-        }
-        if slot - self.newest > SLOTS {
-            self.slots = Default::default();
-        }
-        self.newest = slot;
-        let count = &mut self.slots[(slot % SLOTS) as usize];
-        *count = count.saturating_add(1);
-    }
-
-    pub(crate) fn total(&self, now: Timestamp) -> u64 {
-        let slot = now.0 / SLOT_MS;
-        let oldest = slot.saturating_sub(SLOTS - 1);
-        let slots = oldest.max(self.newest.saturating_sub(SLOTS - 1))..=self.newest;
-        slots.map(|slot| u64::from(self.slots[(slot % SLOTS) as usize])).sum()
-    }
-}
-
-/// Durations by magnitude: four buckets for each power of two, up to the longest lease.
-const BUCKETS: usize = 4 * 27;
-const WINDOW_MS: u64 = 300_000;
-
-/// A histogram of durations over the last 5 to 10 minutes.
-#[derive(Debug, Clone)]
-pub(crate) struct HoldTimes {
-    window: u64,
-    counts: [u16; BUCKETS],
-    /// The counts of the window before.
-    before: [u16; BUCKETS],
-}
-
-impl Default for HoldTimes {
-    fn default() -> HoldTimes {
-        HoldTimes { window: 0, counts: [0; BUCKETS], before: [0; BUCKETS] }
-    }
-}
-
-impl HoldTimes {
-    fn add(&mut self, now: Timestamp, ms: u64) {
-        let window = now.0 / WINDOW_MS;
-        if window > self.window {
-            let is_next = window == self.window + 1;
-            self.before = if is_next { self.counts } else { [0; BUCKETS] };
-            self.counts = [0; BUCKETS];
-            self.window = window;
-        }
-        let count = &mut self.counts[bucket(ms)];
-        *count = count.saturating_add(1);
-    }
-
-    /// Returns the duration that `percent` of all durations do not exceed, to about an eighth.
-    pub(crate) fn percentile(&self, percent: u64) -> Option<u64> {
-        let count = |bucket: usize| u64::from(self.counts[bucket]) + u64::from(self.before[bucket]);
-        let total: u64 = (0..BUCKETS).map(count).sum();
-        let rank = (total * percent).div_ceil(100).max(1);
-        let mut sum = 0;
-        let found = (0..BUCKETS).find(|bucket| {
-            sum += count(*bucket);
-            sum >= rank
-        });
-        found.map(middle)
-    }
-}
-
-fn bucket(ms: u64) -> usize {
-    if ms < 4 {
-        return ms as usize;
-    }
-    let power = ms.ilog2();
-    let quarter = (ms >> (power - 2)) & 3;
-    ((4 * u64::from(power) - 4 + quarter) as usize).min(BUCKETS - 1)
-}
-
-/// Returns the middle of a bucket.
-fn middle(bucket: usize) -> u64 {
-    if bucket < 4 {
-        return bucket as u64;
-    }
-    let (power, quarter) = ((bucket + 4) / 4, (bucket % 4) as u64);
-    let width = 1 << (power - 2);
-    (4 + quarter) * width + width / 2
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_minute_forgets_what_is_older() {
-        let mut count = LastMinute::default();
-        for second in 0..100 {
-            count.add(Timestamp(1_800_000_000_000 + second * 1_000));
-        }
-        let total = |second: u64| count.total(Timestamp(1_800_000_000_000 + second * 1_000));
-        assert_eq!((total(99), total(120), total(149), total(150)), (60, 30, 10, 0));
-        count.add(Timestamp(1_800_000_900_000));
-        assert_eq!(count.total(Timestamp(1_800_000_900_000)), 1);
-    }
-
-    #[test]
-    fn percentiles_are_within_an_eighth() {
-        let now = Timestamp(1_800_000_000_000);
-        for ms in [0, 1, 3, 4, 5, 7, 8, 9, 100, 1_000, 12_345, 3_600_000, 43_200_000] {
-            let mut held = HoldTimes::default();
-            held.add(now, ms);
-            let found = held.percentile(50).expect("a duration");
-            assert!(found.abs_diff(ms) * 8 <= ms, "{found} for {ms}");
-        }
-        let mut held = HoldTimes::default();
-        assert_eq!(held.percentile(50), None);
-        for ms in 1..=1_000 {
-            held.add(now, ms);
-        }
-        let [p50, p95] = [50, 95].map(|percent| held.percentile(percent).expect("a duration"));
-        assert!(p50.abs_diff(500) < 63 && p95.abs_diff(950) < 119, "{p50} {p95}");
-        // The durations of one window are forgotten after the next one.
-        held.add(now.after(WINDOW_MS), 60_000);
-        assert!(held.percentile(50).expect("a duration") < 600);
-        held.add(now.after(2 * WINDOW_MS), 60_000);
-        assert!(held.percentile(50).expect("a duration") > 50_000);
     }
 }

@@ -101,10 +101,9 @@ impl Shard {
                 }
             }
             VolatileChange::StorageLow(is_low) => self.volatile.storage_low = *is_low,
-            VolatileChange::SetFormat(format) => self.volatile.format = *format,
             VolatileChange::StoredAt { group, lane, offset, at } => {
                 if let Some(group) = self.groups.get_mut(group) {
-                    group.cursors[lane.index()].stored_at = Some((*offset, *at));
+                    group.cursors[lane.index()].produced_at = Some((*offset, *at));
                 }
             }
             VolatileChange::Wake { at, group } => {
@@ -200,9 +199,14 @@ impl Shard {
         }
     }
 
-    /// Reactivates the groups of a topic, because of a message that was `stored` now, or because
-    /// messages were read.
-    pub(crate) fn wake_readers(&mut self, topic: TopicId, lane: Lane, stored: Option<Offset>) {
+    /// Reactivates the groups of a topic, because of a message that was stored, with the time at which
+    /// it was produced, or because messages were read.
+    pub(crate) fn wake_readers(
+        &mut self,
+        topic: TopicId,
+        lane: Lane,
+        stored: Option<(Offset, Timestamp)>,
+    ) {
         let Some(of) = self.topics.get(&topic) else {
             return;
         };
@@ -215,8 +219,10 @@ impl Shard {
                 self.volatile.active.insert(*id);
             }
             let cursor = &mut group.cursors[lane.index()];
-            if Some(cursor.next) == stored {
-                cursor.stored_at = Some((cursor.next, self.now));
+            if let Some((offset, _)) = stored
+                && cursor.next == offset
+            {
+                cursor.produced_at = stored;
             }
         }
     }

@@ -60,7 +60,7 @@ impl Context<'_> {
             (Explain::Group(name), _) => {
                 let (_, group) = self.group_named(name)?;
                 let view;
-                (view, volatile) = self.show_one_group(group);
+                (view, volatile) = self.show_group_with_owners(group);
                 let view = Box::new(view);
                 Explained::Group { summary: summary::of_group(self.now, &view), view }
             }
@@ -189,7 +189,7 @@ impl Context<'_> {
             None => Vec::new(),
         };
         let effects = effects.into_iter().map(|row| self.show_effect(row)).collect();
-        let blocked = self.blocked(self.now, topic, group, lane);
+        let blocked = self.blocked(self.now, topic, group, lane, group.has_consumers(self.now));
         let blocked = blocked.filter(|why| is_blocked_by(&known, *why));
         let (state, attempts) = state_and_attempts(&known);
         let told = summary::MessageSummary {

@@ -1,10 +1,10 @@
 //! The owners of a group: who holds leases, and who settles slowly or not at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{OwnerId, Text};
 use crate::limits::{OWNERS_SHOWN_MAX, SEEN_MS};
-use crate::shard::state::seen::{HoldTimes, Seen};
+use crate::shard::state::owner_activity::{HoldTimes, OwnerActivity};
 use crate::shard::{Group, Shard};
 use crate::time::Timestamp;
 use crate::view::OwnerView;
@@ -16,23 +16,24 @@ impl Shard {
         let mut owners: BTreeMap<Text, OwnerView> = BTreeMap::new();
         let of_group = (group.row.id, OwnerId(0))..=(group.row.id, OwnerId(u64::MAX));
         for (_, seen) in self.volatile.seen.range(of_group) {
-            if now < seen.at.after(SEEN_MS) {
-                of(&mut owners, &seen.name, seen.at).add(now, seen);
-            }
+            of(&mut owners, &seen.name, seen.at).add(now, seen);
         }
+        let mut present = BTreeSet::new();
         for consumer in group.consumers.iter().filter_map(|id| self.volatile.consumers.get(id)) {
-            of(&mut owners, &self.owners.name(consumer.owner), consumer.since);
+            let name = self.owners.name(consumer.owner);
+            of(&mut owners, &name, consumer.since);
+            present.insert(name);
         }
-        let entries = group.cursors.iter().flat_map(|cursor| cursor.open.iter());
-        for (_, open) in entries.filter(|(_, open)| open.entry.is_leased()) {
-            let entry = &open.entry;
-            // Granted or extended then.
-            let at = Timestamp(entry.at.0.saturating_sub(entry.lease_ms.into()));
-            let owner = of(&mut owners, &self.owners.name(entry.owner), at);
-            let end = self.effective_end(entry);
-            owner.leased += 1;
-            owner.next_expiry_at = Some(owner.next_expiry_at.map_or(end, |at| at.min(end)));
+        for (id, held) in leases(self, group) {
+            // It may have been granted before the recovery.
+            let owner = of(&mut owners, &self.owners.name(id), held.granted_at.min(now));
+            owner.leased = held.count;
+            owner.next_expiry_at = Some(held.first_end);
         }
+        owners.retain(|name, owner| {
+            let is_remembered = now < owner.last_seen_at.after(SEEN_MS);
+            is_remembered || owner.leased > 0 || present.contains(name)
+        });
         let mut owners: Vec<OwnerView> = owners.into_values().collect();
         if owners.len() > OWNERS_SHOWN_MAX {
             owners.sort_by_key(|owner| std::cmp::Reverse((owner.leased > 0, owner.last_seen_at)));
@@ -41,6 +42,31 @@ impl Shard {
         }
         owners
     }
+}
+
+/// The leases of an owner.
+struct Leases {
+    count: u64,
+    first_end: Timestamp,
+    /// When the latest was granted or extended, as far as known.
+    granted_at: Timestamp,
+}
+
+fn leases(shard: &Shard, group: &Group) -> BTreeMap<OwnerId, Leases> {
+    let mut leases: BTreeMap<OwnerId, Leases> = BTreeMap::new();
+    let entries = group.cursors.iter().flat_map(|cursor| cursor.open.iter());
+    for (_, open) in entries.filter(|(_, open)| open.entry.is_leased()) {
+        let entry = &open.entry;
+        let end = shard.effective_end(entry);
+        let assumed = Timestamp(entry.at.0.saturating_sub(entry.lease_ms.into()));
+        let granted_at = open.granted_at.unwrap_or(assumed);
+        let of =
+            leases.entry(entry.owner).or_insert(Leases { count: 0, first_end: end, granted_at });
+        of.count += 1;
+        of.first_end = of.first_end.min(end);
+        of.granted_at = of.granted_at.max(granted_at);
+    }
+    leases
 }
 
 fn of<'a>(
@@ -65,9 +91,10 @@ fn of<'a>(
 }
 
 impl OwnerView {
-    fn add(&mut self, now: Timestamp, seen: &Seen) {
-        let percentile =
-            |percent| seen.held.as_deref().and_then(|held: &HoldTimes| held.percentile(percent));
+    fn add(&mut self, now: Timestamp, seen: &OwnerActivity) {
+        let percentile = |percent| {
+            seen.held.as_deref().and_then(|held: &HoldTimes| held.percentile(now, percent))
+        };
         self.acked_1m += seen.acked.total(now);
         self.failed_1m += seen.failed.total(now);
         self.expired_1m += seen.expired.total(now);

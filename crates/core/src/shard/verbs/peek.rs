@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::change::{Decision, Entry, LastError, Lookup, Reads};
 use crate::command::{
-    Missing, Peek, PeekFilter, PeekState, Peeked, PeekedMessage, Rejection, Reply,
+    Missing, Peek, PeekFilter, PeekState, Peeked, PeekedLease, PeekedMessage, Rejection, Reply,
 };
 use crate::id::{Lane, Offset, Text, no_text};
 use crate::limits::PEEK_ERRORS_MAX;
@@ -101,7 +101,13 @@ impl Shard {
             }
         };
         let lane = Lane::of(peek.partition);
-        let from = self.first_shown(topic, lane, peek.from);
+        let from = match (group, peek.filter.state) {
+            (Some(group), Some(state @ (PeekState::Leased | PeekState::Waiting))) => {
+                first_open(group, lane, peek.from, state).unwrap_or(topic.lane(lane).high)
+            }
+            _ => peek.from,
+        };
+        let from = self.first_shown(topic, lane, from);
         Ok(View { topic, lane, group, from })
     }
 
@@ -161,8 +167,21 @@ impl Context<'_> {
             attempts: entry.map_or(0, |entry| entry.spent),
             last_error,
             next_attempt_at: entry.filter(|entry| !entry.is_leased()).map(|entry| entry.at),
+            lease: entry.filter(|entry| entry.is_leased()).map(|entry| PeekedLease {
+                owner: self.owners.name(entry.owner),
+                attempt: entry.attempt,
+                until: self.effective_end(entry),
+            }),
         })
     }
+}
+
+/// Returns the first offset at or above `from` that is open in this state. Few messages are open, so
+/// the others need not be read.
+fn first_open(group: &Group, lane: Lane, from: Offset, state: PeekState) -> Option<Offset> {
+    let is_leased = state == PeekState::Leased;
+    let mut open = group.cursor(lane).open.range(from, Offset::MAX);
+    open.find(|(_, open)| open.entry.is_leased() == is_leased).map(|(offset, _)| offset)
 }
 
 fn entry_of(group: &Group, lane: Lane, offset: Offset) -> Option<&Entry> {

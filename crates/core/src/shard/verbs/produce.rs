@@ -147,8 +147,7 @@ impl Context<'_> {
         match &batch {
             Some(batch) => offset += batch.lanes.get(&(topic.row.id, lane)).copied().unwrap_or(0),
             None => {
-                let size = (produce.key.len() + produce.value.len()) as u64;
-                self.check_room(topic, lane, size)?;
+                self.check_room(topic, lane, produce.size() as u64)?;
             }
         }
         let is_routed = produce.routed.is_some() || topic.row.name != produce.topic.topic;

@@ -36,14 +36,16 @@ impl Context<'_> {
         Ok(Decision { volatile, ..Decision::reply(reply) })
     }
 
+    /// Every `receive` without messages asks for this view, so it reads nothing and walks no entries.
+    /// [`Context::explain`] has the owners too.
     pub(crate) fn view_group(&self, name: &GroupName) -> Decided {
         let (_, group) = self.group_named(name)?;
-        let (view, volatile) = self.show_one_group(group);
-        Ok(Decision { volatile, ..Decision::reply(Reply::Group(Box::new(view))) })
+        let view = self.show_group(self.now, group, &Times::new());
+        Ok(Decision::reply(Reply::Group(Box::new(view))))
     }
 
     /// Returns the view of a group with its owners, and the times that were read for it.
-    pub(crate) fn show_one_group(&self, group: &Group) -> (GroupView, Vec<VolatileChange>) {
+    pub(crate) fn show_group_with_owners(&self, group: &Group) -> (GroupView, Vec<VolatileChange>) {
         let mut volatile = Vec::new();
         let view = self.show_group(self.now, group, &self.times(group, &mut volatile));
         (GroupView { owners: self.view_owners(self.now, group), ..view }, volatile)
@@ -99,14 +101,14 @@ impl Shard {
             let cursor = group.cursor(*lane);
             let is_oldest = cursor.open.first().is_none() && !topic.damaged.contains_key(lane);
             let is_stored = cursor.next < topic.lane(*lane).high;
-            is_oldest && is_stored && self.next_stored_at(topic, cursor, *lane).is_none()
+            is_oldest && is_stored && self.next_produced_at(topic, cursor, *lane).is_none()
         });
         unknown.map(|lane| (lane, group.cursor(lane).next))
     }
 
     /// When the next message of a cursor was stored, if it is in memory.
-    fn next_stored_at(&self, topic: &Topic, cursor: &Cursor, lane: Lane) -> Option<Timestamp> {
-        let known = cursor.stored_at.filter(|(offset, _)| *offset == cursor.next);
+    fn next_produced_at(&self, topic: &Topic, cursor: &Cursor, lane: Lane) -> Option<Timestamp> {
+        let known = cursor.produced_at.filter(|(offset, _)| *offset == cursor.next);
         let cached = || self.volatile.cache.get(topic.row.id, lane, cursor.next);
         known.map(|(_, at)| at).or_else(|| cached().map(|kept| kept.message.produced_at))
     }
@@ -114,7 +116,11 @@ impl Shard {
     pub(crate) fn show_group(&self, now: Timestamp, group: &Group, times: &Times) -> GroupView {
         let topic = &self.topics[&group.row.topic];
         let lanes = (0..topic.row.partitions).map(Lane::of);
-        let cursor = |lane| self.view_cursor(now, topic, group, lane, times.get(&lane).copied());
+        let has_consumers = group.has_consumers(now);
+        let cursor = |lane| {
+            let produced_at = times.get(&lane).copied();
+            self.view_cursor(now, topic, group, lane, has_consumers, produced_at)
+        };
         let partitions: Vec<CursorView> = lanes.map(cursor).collect();
         GroupView {
             id: group.row.id,
@@ -149,10 +155,11 @@ impl Shard {
         topic: &Topic,
         group: &Group,
         lane: Lane,
+        has_consumers: bool,
         read_at: Option<Timestamp>,
     ) -> CursorView {
         let (state, cursor) = (topic.lane(lane), group.cursor(lane));
-        let next = || read_at.or_else(|| self.next_stored_at(topic, cursor, lane));
+        let next = || read_at.or_else(|| self.next_produced_at(topic, cursor, lane));
         let is_stored = cursor.next < state.high;
         let oldest = oldest_open(cursor).or_else(|| is_stored.then(next).flatten());
         let first_due =
@@ -170,7 +177,7 @@ impl Shard {
                 .flatten()
                 .min(),
             oldest_unsettled_at: oldest,
-            blocked: self.blocked(now, topic, group, lane),
+            blocked: self.blocked(now, topic, group, lane, has_consumers),
         }
     }
 
@@ -181,13 +188,14 @@ impl Shard {
         topic: &Topic,
         group: &Group,
         lane: Lane,
+        has_consumers: bool,
     ) -> Option<Blocked> {
         let (state, cursor) = (topic.lane(lane), group.cursor(lane));
         let has_credit = group.consumers.iter().any(|id| self.volatile.consumers[id].has_credit());
         let reasons = [
             (self.damage_of(topic, group, lane).is_some(), Blocked::Quarantined),
             (group.is_paused(now), Blocked::Paused),
-            (!group.has_consumers(now), Blocked::NoConsumers),
+            (!has_consumers, Blocked::NoConsumers),
             (!has_credit, Blocked::NoCredit),
             (cursor.leased >= topic.settings.max_in_flight, Blocked::InFlightLimit),
             (cursor.open.len() as u64 >= u64::from(topic.settings.max_open), Blocked::MaxOpen),

@@ -250,11 +250,11 @@ fn records_of_a_delivery_name_its_message_and_attempt() {
             a gets orders/biller 0:1.1 "b" spent 1 until 10s
         1s begin-under orders/biller 0:0.1 key=k on=probe
             EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
-        2s format 1 => ok
+        2s format 1
         2s finish effect/orders/biller k.1 succeeded => effect/orders/biller k.1 SUCCEEDED
         3s begin-under orders/biller 0:1.1 key=l on=probe
             EXECUTE: effect/orders/biller l.1 IN_PROGRESS until 10s
-        4s format 2 => ok
+        4s format 2
         5s finish effect/orders/biller l.1 succeeded => effect/orders/biller l.1 SUCCEEDED
         6s crash
         7s audit 1..4

@@ -17,12 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use driftq_core::change::{Action, Change};
+use driftq_core::command::Explained;
 use driftq_core::row::Key;
 use driftq_core::view::GroupView;
 use driftq_core::{
-    Batch, Command, CommandResult, ConsumerId, EffectToken, Image, Input, LeaseToken, Message,
-    MessageId, Output, Pipeline, PipelineConfig, Reply, Shard, ShardConfig, ShardId, Ticket,
-    Timestamp,
+    Batch, Command, CommandResult, ConsumerId, EffectToken, Format, Image, Input, LeaseToken,
+    Message, MessageId, Output, Pipeline, PipelineConfig, Reply, Shard, ShardConfig, ShardId,
+    Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Memory, Ownership, read_back};
@@ -161,7 +162,10 @@ impl World {
     pub(crate) fn view_group(&mut self, line: &str) -> GroupView {
         self.play(line);
         match self.answers.last() {
-            Some(Ok(Reply::Group(view))) => (**view).clone(),
+            Some(Ok(Reply::Explained(explained))) => match &**explained {
+                Explained::Group { view, .. } => (**view).clone(),
+                other => panic!("`{line}`: {other:?}"),
+            },
             other => panic!("`{line}`: {other:?}"),
         }
     }
@@ -232,6 +236,10 @@ impl World {
         match rest {
             "" | "wait" => {}
             "crash" => self.crash(until),
+            "format 1" | "format 2" => {
+                let format = if rest == "format 1" { Format::V1 } else { Format::V2 };
+                self.pipeline.as_mut().expect("alive").set_format(format);
+            }
             damage if damage.starts_with("damage ") => self.damage(&damage[7..], false),
             lose if lose.starts_with("lose ") => self.damage(&lose[5..], true),
             damage if damage.starts_with("crash and damage ") => {

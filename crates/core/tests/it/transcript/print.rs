@@ -4,7 +4,7 @@ use driftq_core::audit::{ChainHash, Tip};
 use driftq_core::change::{Action, Change, DeadRow, End, EntryState, Sweep};
 use driftq_core::command::{
     Arrive, Arrived, AuditSlice, DeadLetter, Event, Explained, ExplainedMessage, Full, InGroup,
-    PeekedMessage, Repaired, Routed,
+    PeekedLease, PeekedMessage, Repaired, Routed,
 };
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{
@@ -308,6 +308,9 @@ fn peeked_message(peeked: &PeekedMessage) -> String {
     }
     if let Some(at) = peeked.next_attempt_at {
         words += &format!(", due {}", time(at));
+    }
+    if let Some(PeekedLease { owner, attempt, until }) = &peeked.lease {
+        words += &format!(", attempt {attempt} of {owner} until {}", time(*until));
     }
     words
 }

@@ -9,7 +9,7 @@ use driftq_core::command::{
     TopicName,
 };
 use driftq_core::{
-    AutoCreateGroups, Command, ConsumerId, DeathReason, Envelope, Extension, Format, RetryPolicy,
+    AutoCreateGroups, Command, ConsumerId, DeathReason, Envelope, Extension, RetryPolicy,
     RetryRequest, Routing, SettingName, SettingsChange, SettingsPatch, ShardId, Text, Timestamp,
     TopicId, Unkeyed,
 };
@@ -129,7 +129,6 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
             refused: option(&words, "refused").map(Into::into),
         })),
         "storage" => Command::StorageLow(word(1) == "low"),
-        "format" => Command::SetFormat(if word(1) == "1" { Format::V1 } else { Format::V2 }),
         "resume" => Command::Resume(group(word(1))),
         "repair" => Command::Repair(Repair {
             topic: topic(word(1)),
