@@ -17,12 +17,7 @@ pub(crate) fn message(topic: &str, value: impl Into<String>, idempotency_key: &s
     if !idempotency_key.is_empty() {
         envelope.insert("idempotency_key".to_owned(), idempotency_key.into());
     }
-    let value = value.into();
-    if value.bytes().map(u32::from).sum::<u32>().is_multiple_of(3) {
-        envelope.insert("labels".to_owned(), json!({ "model": "large", "value": value }));
-        envelope.insert("headers".to_owned(), json!({ "content-type": "text/plain" }));
-    }
-    Message { topic: topic.to_owned(), key: String::new(), value, envelope }
+    Message { topic: topic.to_owned(), key: String::new(), value: value.into(), envelope }
 }
 
 pub(crate) fn produce_body(message: &Message) -> Value {

@@ -37,7 +37,9 @@ async fn keyed(api: &Api, answers: &mut Answers) -> anyhow::Result<()> {
                 json!({ "retry_policy": { "max_attempts": 3, "backoff_ms": 10, "max_backoff_ms": 20 } })
             }
             4 => json!({ "deadline": "2099-01-01T00:00:00Z" }),
-            _ => json!({}),
+            _ => {
+                json!({ "labels": { "model": "large" }, "headers": { "number": number.to_string() } })
+            }
         };
         keyed.envelope.extend(crate::requests::object(more)?);
         accepted(api, answers, keyed, &["idle"]).await?;
