@@ -267,11 +267,13 @@ impl Shard {
             return;
         };
         let cursor = &mut group.cursors[lane.index()];
-        let kept = cursor.open.get(offset).filter(|before| before.is_kept(entry));
-        let is_extended = kept.is_some();
         // A lease that recovery has read was granted at an unknown time.
-        let granted_at = kept.map_or(holder.map(|_| self.now), |before| before.granted_at);
+        let granted_at = holder.map(|_| self.now);
         let before = cursor.open.insert(offset, Open { entry: *entry, holder, granted_at });
+        let kept = before.filter(|before| before.is_kept(entry));
+        if let Some(Open { granted_at, .. }) = kept {
+            cursor.open.insert(offset, Open { entry: *entry, holder, granted_at });
+        }
         let generation = cursor.start.generation;
         match before {
             None => {
@@ -291,7 +293,7 @@ impl Shard {
                 }
             }
         }
-        if is_extended {
+        if kept.is_some() {
             self.saw(id, entry.owner);
         }
         let end = self.effective_end(entry);
