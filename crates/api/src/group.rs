@@ -139,10 +139,20 @@ pub struct Group {
     pub waiting: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_unsettled_at: Option<Time>,
+    pub rates: GroupRates,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partitions: Option<Vec<Cursor>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumers: Option<Vec<Consumer>>,
+}
+
+/// Messages per second, averaged over 15 s. `failed` counts nacks, expired leases and dead letters.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct GroupRates {
+    pub delivered: f64,
+    pub acked: f64,
+    pub failed: f64,
 }
 
 /// The pause of a group.

@@ -23,6 +23,7 @@ pub mod peek;
 pub mod pointer;
 pub mod repair;
 pub mod schema;
+pub mod series;
 pub mod settings;
 pub mod settle;
 mod strict;

@@ -59,9 +59,17 @@ pub struct Topic {
     pub messages: u64,
     pub bytes: u64,
     pub dead_letters: u64,
+    pub rates: TopicRates,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partitions_detail: Option<Vec<Partition>>,
     pub groups: Vec<String>,
+}
+
+/// Messages per second, averaged over 15 s.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct TopicRates {
+    pub produced: f64,
 }
 
 /// One partition of a topic.

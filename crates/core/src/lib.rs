@@ -4,6 +4,7 @@
 //! commands. The program that performs the outputs (a server, a simulator, a test) adds nothing to
 //! the semantics.
 
+pub mod activity;
 pub mod audit;
 mod call_error;
 pub mod change;

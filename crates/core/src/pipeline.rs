@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::activity::Activity;
 use crate::change::{Action, Change, Decision, VolatileChange};
 use crate::command::{Command, LeaseId, Rejection, Reply};
 use crate::format::Format;
@@ -84,6 +85,8 @@ pub struct Batch {
     pub replies: Vec<(Ticket, CommandResult)>,
     /// The actions for the shell.
     pub actions: Vec<Action>,
+    /// What happened, for metrics.
+    pub activity: Vec<Activity>,
 }
 
 /// The result that a caller receives.
@@ -343,7 +346,8 @@ impl Pipeline {
         if changes.is_empty() && replies.is_empty() && actions.is_empty() {
             return None;
         }
-        let batch = open.batch;
+        let mut batch = open.batch;
+        batch.activity = self.shard.take_activity();
         let writes = self.packer.pack(&self.shard, batch.no, self.epoch, batch.now, &batch.changes);
         self.overlay.close(batch.no, &writes);
         self.last = batch.no;

@@ -27,6 +27,9 @@ pub struct TopicView {
     pub groups: Vec<Text>,
     /// Dead letters of this topic that were not redriven.
     pub dead_letters: u64,
+    /// Messages stored in the last 15 s, in whole slots of 5 s. The first release does not send it.
+    #[serde(default)]
+    pub produced_15s: u64,
 }
 
 /// One partition of a topic.
@@ -62,6 +65,20 @@ pub struct GroupView {
     pub owners: Vec<OwnerView>,
     /// The earliest of its partitions.
     pub oldest_unsettled_at: Option<Timestamp>,
+    /// What happened in the last 15 s. The first release does not send it.
+    #[serde(default)]
+    pub recent: RecentView,
+}
+
+/// What happened in a group in the last 15 s, in whole slots of 5 s.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecentView {
+    /// Deliveries, repeated ones included.
+    pub delivered: u64,
+    /// Acks.
+    pub acked: u64,
+    /// Nacks, expired leases and dead letters.
+    pub failed: u64,
 }
 
 /// An owner that a group has seen lately.

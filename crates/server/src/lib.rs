@@ -21,6 +21,7 @@ pub mod offline {
     };
 }
 mod disk_space;
+mod series;
 mod server;
 mod shard_stats;
 

@@ -6,12 +6,11 @@
 //! 3. Counters count when changes become durable. Gauges are computed when the page is read, so
 //!    that a deleted group disappears from the page.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use driftq_api::words::ExhaustedReason;
-use driftq_core::change::{Action, Change, End, Entry, EntryState, LastError};
+use driftq_core::activity::{Activity, DeliveryEvent, RedeliveryCause};
 use driftq_core::command::BeginDecision;
 use driftq_core::effect::EffectState;
 use driftq_core::view::{Blocked, CursorView, GroupView, TopicView};
@@ -163,15 +162,11 @@ fn class(status: u16) -> usize {
     }
 }
 
-/// How the previous delivery ended, as an index into `CAUSES`.
-fn cause(entry: &Entry) -> usize {
-    if entry.returns > 0 {
-        return 2;
-    }
-    match entry.error {
-        LastError::Timeout => 0,
-        LastError::Nack | LastError::Note => 1,
-        LastError::None => 2,
+fn redelivery(cause: RedeliveryCause) -> usize {
+    match cause {
+        RedeliveryCause::Expired => 0,
+        RedeliveryCause::Nacked => 1,
+        RedeliveryCause::Returned => 2,
     }
 }
 
@@ -271,52 +266,32 @@ impl Metrics {
         for at in batch.replies.iter().filter_map(|(_, answered)| effect(answered)) {
             self.effects[at].increment(1);
         }
-        let mut again = BTreeSet::new();
-        for effect in &batch.actions {
-            if let Action::Deliver(_, delivery) = effect {
-                self.delivered.increment(1);
-                let hold = delivery.hold;
-                if hold.attempt > 1 {
-                    again.insert((hold.group, hold.lane, hold.offset, hold.attempt));
-                }
+        batch.activity.iter().for_each(|activity| self.happened(activity));
+    }
+
+    fn happened(&self, activity: &Activity) {
+        match activity {
+            Activity::Produced { .. } => self.produced.increment(1),
+            Activity::DeadLetter { reason: Some(reason), .. } => {
+                self.dead_letters[death(*reason)].increment(1);
             }
-        }
-        for change in &batch.changes {
-            if let Change::Open { group, lane, offset, entry, .. } = change {
-                // An extension opens a lease too; only a delivery is in `again`.
-                match entry.state {
-                    EntryState::Leased
-                        if again.contains(&(*group, *lane, *offset, entry.attempt)) =>
-                    {
-                        self.redelivered[cause(entry)].increment(1);
-                    }
-                    EntryState::Leased => {}
-                    // The worker reported an error after its lease expired. The expiry was counted
-                    // then.
-                    EntryState::Expired if entry.error != LastError::Timeout => {}
-                    EntryState::Expired => self.expired.increment(1),
-                    EntryState::Nacked => self.nacked.increment(1),
-                    EntryState::Returned => self.returned.increment(1),
-                }
-            } else {
-                self.changed(change);
-            }
+            Activity::DeadLetter { reason: None, .. } => self.redriven.increment(1),
+            Activity::Delivery { event, .. } => self.delivery(*event),
+            Activity::TopicDeleted(_) | Activity::GroupDeleted { .. } => {}
         }
     }
 
-    fn changed(&self, change: &Change) {
-        match change {
-            Change::Message { message, .. } if message.death.is_none() => {
-                self.produced.increment(1);
+    fn delivery(&self, event: DeliveryEvent) {
+        match event {
+            DeliveryEvent::Delivered => self.delivered.increment(1),
+            DeliveryEvent::Redelivered(cause) => {
+                self.delivered.increment(1);
+                self.redelivered[redelivery(cause)].increment(1);
             }
-            Change::Close { end: End::Acked, .. } => {
-                self.acked.increment(1);
-            }
-            Change::Dead(dead) => match dead.redriven {
-                Some(_) => self.redriven.increment(1),
-                None => self.dead_letters[death(dead.reason)].increment(1),
-            },
-            _ => {}
+            DeliveryEvent::Acked => self.acked.increment(1),
+            DeliveryEvent::Nacked => self.nacked.increment(1),
+            DeliveryEvent::Expired => self.expired.increment(1),
+            DeliveryEvent::Returned => self.returned.increment(1),
         }
     }
 

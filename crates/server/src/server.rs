@@ -22,7 +22,7 @@ use crate::http::{
     self, About, AccessRules, AllowedHosts, AllowedOrigins, App, Listener, Parts, RejectionLog,
 };
 use crate::metrics::Metrics;
-use crate::node::{Node, ShardTasks, Status};
+use crate::node::{Node, ShardTasks, Status, sample_regularly};
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -136,10 +136,11 @@ impl Server {
             draining: is_draining.clone(),
             metrics,
             rejections: rejections.clone(),
-            clock,
+            clock: clock.clone(),
             membership,
         });
         beside.spawn(rejections.run());
+        beside.spawn(sample_regularly(node.clone(), clock.clone()));
         let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
         // Other nodes send requests as soon as this node serves a shard, so it answers before it
         // joins.

@@ -31,6 +31,7 @@ impl OpenBatch {
             changes: Vec::with_capacity(changes),
             replies: Vec::new(),
             actions: Vec::new(),
+            activity: Vec::new(),
         };
         OpenBatch { batch, commands: 0, is_awaited: false, rows: 0, bytes: 0 }
     }

@@ -471,6 +471,8 @@ impl Shard {
     pub(crate) fn resume_after_recovery(&mut self, stored: Timestamp, now: Timestamp) {
         self.volatile.stopped_at = stored;
         self.volatile.recovered_at = now;
+        // Rows that recovery applied are no activity.
+        self.volatile.activity.clear();
         self.now = now;
         let leases = std::mem::take(&mut self.leases);
         for (_, group, lane, offset) in leases {
@@ -526,6 +528,18 @@ impl Shard {
     pub fn groups(&self) -> impl Iterator<Item = crate::view::GroupView> + '_ {
         let times = Default::default();
         self.groups.values().map(move |group| self.show_group(self.now, group, &times))
+    }
+
+    /// Returns a group, as [`Command::ViewGroup`] shows it.
+    pub fn group(&self, id: GroupId) -> Option<crate::view::GroupView> {
+        let group = self.groups.get(&id)?;
+        Some(self.show_group(self.now, group, &Default::default()))
+    }
+
+    /// Returns the name of a topic and its groups.
+    pub fn topic_groups(&self, id: TopicId) -> Option<(Text, Vec<GroupId>)> {
+        let topic = self.topics.get(&id)?;
+        Some((topic.row.name.clone(), topic.groups.values().copied().collect()))
     }
 
     /// Returns `topic/group`, for display.

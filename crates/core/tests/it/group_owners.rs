@@ -132,3 +132,29 @@ fn a_stream_that_settles_nothing_is_shown_with_its_expired_leases() {
     "#]],
     );
 }
+
+#[test]
+fn a_group_shows_what_happened_in_the_last_fifteen_seconds() {
+    let mut world = world();
+    let mut recent = |line: &str, seconds: u64| {
+        if !line.is_empty() {
+            world.play(line);
+        }
+        let view = world.view_group(&format!("{seconds}s explain orders/biller"));
+        (view.recent.delivered, view.recent.acked, view.recent.failed)
+    };
+    recent("5s join a orders/biller credit=9 lease=20s", 5);
+    recent("6s produce orders m0 + produce orders m1 + produce orders m2", 6);
+    recent("7s ack orders/biller 0:0.1", 7);
+    recent("7s nack orders/biller 0:1.1", 7);
+    recent("7s bury orders/biller 0:2.1", 7);
+    // The current slot of five seconds does not count yet. m1 is delivered again after a second.
+    assert_eq!(recent("", 9), (0, 0, 0));
+    assert_eq!(recent("", 10), (4, 1, 2));
+    assert_eq!(recent("12s extend orders/biller 0:1.2", 20), (4, 1, 2));
+    assert_eq!(recent("", 25), (0, 0, 0));
+    // The extended lease expires, and m1 is delivered again.
+    assert_eq!(recent("", 40), (1, 0, 1));
+    // After a recovery, nothing has happened.
+    assert_eq!(recent("41s crash", 46), (0, 0, 0));
+}

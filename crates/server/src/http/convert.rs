@@ -198,9 +198,15 @@ pub(crate) fn topic(view: &TopicView, with_partitions: bool) -> topic::Topic {
         messages: partitions.iter().map(|partition| partition.messages).sum(),
         bytes: partitions.iter().map(|partition| partition.bytes).sum(),
         dead_letters: view.dead_letters,
+        rates: topic::TopicRates { produced: per_second(view.produced_15s) },
         partitions_detail: with_partitions.then_some(partitions),
         groups: view.groups.iter().map(ToString::to_string).collect(),
     }
+}
+
+/// Converts a count of 15 s, to tenths.
+fn per_second(count: u64) -> f64 {
+    (count as f64 / 1.5).round() / 10.0
 }
 
 pub(crate) fn group(view: &GroupView, with_detail: bool) -> group::Group {
@@ -221,6 +227,11 @@ pub(crate) fn group(view: &GroupView, with_detail: bool) -> group::Group {
         leased,
         waiting,
         oldest_unsettled_at: view.oldest_unsettled_at.map(time),
+        rates: group::GroupRates {
+            delivered: per_second(view.recent.delivered),
+            acked: per_second(view.recent.acked),
+            failed: per_second(view.recent.failed),
+        },
         partitions: with_detail.then(|| cursors(view)),
         consumers: with_detail.then(|| consumers(view)),
     }

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, Response, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::IntoResponse as _;
 use axum::routing::post;
-use axum::{Router, middleware};
+use axum::{Json, Router, middleware};
 use driftq_core::command::LeaseId;
 use driftq_core::node_codec::{open_call, pack_answer, pack_deliveries};
 use driftq_core::{Command, CommandResult, ConsumerId, Epoch, ShardId};
@@ -24,6 +24,8 @@ use crate::node::{
     pack_lost,
 };
 
+use crate::series::{CountedSeries, SeriesRequest};
+
 /// The largest batch, with its encoding overhead.
 const BODY_BYTES: usize = 64 << 20;
 
@@ -32,6 +34,7 @@ pub(super) fn router(app: &App) -> Router<App> {
         .route("/internal/v1/call", post(call))
         .route("/internal/v1/calls", post(calls))
         .route("/internal/v1/join", post(join))
+        .route("/internal/v1/series", post(series))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(middleware::from_fn_with_state(app.clone(), from_a_node))
 }
@@ -102,6 +105,10 @@ async fn calls(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Respo
     });
     let body: Vec<u8> = frames.flatten().collect();
     Response::new(Body::from(body))
+}
+
+async fn series(State(app): State<App>, Json(request): Json<SeriesRequest>) -> Json<CountedSeries> {
+    Json(app.node.series_here(&request))
 }
 
 async fn join(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response<Body> {

@@ -44,6 +44,7 @@ mod rejection_log;
 mod repair;
 mod request;
 mod router;
+mod series;
 mod session;
 mod settings;
 mod settle;

@@ -14,6 +14,8 @@ use driftq_core::node_codec::{NODE_CODEC_VERSION, open_answer, open_deliveries, 
 use driftq_core::{CallError, Command, CommandResult, Epoch, Reply, ShardId, Text};
 use futures_util::Stream;
 
+use crate::series::{CountedSeries, SeriesRequest};
+
 use super::frames::{frame, next_frame, open_lost};
 use super::mailbox::{ConsumerEvent, Deliver, ReplySender};
 
@@ -37,6 +39,8 @@ const LEAVE_AGAIN: Duration = Duration::from_millis(200);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// If a call is not answered within this time, its outcome is unknown.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// A node that does not send its series within this time is left out.
+const SERIES_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between two log lines about an unreachable peer.
 const UNREACHABLE_EVERY: Duration = Duration::from_secs(10);
 /// A connection that is silent for this long is pinged, and is closed if the ping is not answered
@@ -138,6 +142,19 @@ impl Client {
             // The caller may have disconnected.
             answer.send(client.ask(&to, &command).await);
         });
+    }
+
+    /// Returns what the node at `address` counted. `None` if it does not answer, or is too old.
+    pub(crate) async fn series(
+        &self,
+        address: &Text,
+        request: &SeriesRequest,
+    ) -> Option<CountedSeries> {
+        // The request is not for a shard, so the node does not look at its epoch.
+        let to = RemoteShard { address: address.clone(), shard: ShardId(0), epoch: Epoch(0) };
+        let body = serde_json::to_vec(request).ok()?;
+        let answer = async { self.post("series", &to, body).await.ok()?.json().await.ok() };
+        tokio::time::timeout(SERIES_TIMEOUT, answer).await.ok().flatten()
     }
 
     /// Sends commands to the other node, which decides them in order.

@@ -90,6 +90,8 @@ pub(super) enum ShardRequest {
     Join(Join, Deliver, ReplySender),
     /// A command without an answer.
     Command(Command),
+    /// Add what happened to the series, then drop the sender.
+    Sample(mpsc::Sender<()>),
 }
 
 impl ShardRequest {
@@ -99,7 +101,7 @@ impl ShardRequest {
             ShardRequest::Call(_, answer) | ShardRequest::Join(_, _, answer) => {
                 answer.send(Err(CallError::NotServing));
             }
-            ShardRequest::Command(_) => {}
+            ShardRequest::Command(_) | ShardRequest::Sample(_) => {}
         }
     }
 }
@@ -141,6 +143,11 @@ impl Mailbox {
             let calls = self.calls.clone();
             tokio::spawn(async move { calls.send(request).await });
         }
+    }
+
+    /// Asks for a sample. A full mailbox gets the next request.
+    pub(super) fn sample(&self, done: mpsc::Sender<()>) {
+        let _full = self.calls.try_send(ShardRequest::Sample(done));
     }
 
     fn enqueue(&self, request: ShardRequest) -> Result<(), CallError> {

@@ -13,6 +13,7 @@ mod peers;
 mod precheck;
 mod retry;
 mod routes;
+mod sampler;
 mod shard_control;
 mod shard_task;
 mod status;
@@ -40,11 +41,13 @@ pub(crate) use frames::{frame, frames, pack_lost};
 pub(crate) use mailbox::{ConsumerEvent, Deliveries, DeliveryBatch};
 pub(crate) use membership_handle::{ClusterHandle, MembershipHandle};
 pub(crate) use routes::Routes;
+pub(crate) use sampler::sample_regularly;
 pub use status::Status;
 
 use crate::budget::Budget;
 use crate::clock::NodeClock;
 use crate::metrics::Metrics;
+use crate::series::{CountedSeries, SeriesRequest, SeriesStore};
 use crate::shard_stats::{ShardCounts, ShardStats};
 use client::Client;
 use mailbox::{CALLS_MAX, Call, Inbox, Mailbox};
@@ -68,6 +71,7 @@ pub struct Node {
     keys: Arc<TokenKeys>,
     peer_secret: Arc<str>,
     awaited: EffectWaiters,
+    series: Arc<SeriesStore>,
 }
 
 /// The tasks that serve the shards.
@@ -108,6 +112,7 @@ impl Node {
         cluster: Option<ClusterHandle>,
     ) -> (Node, ShardTasks) {
         let awaited = EffectWaiters::default();
+        let series = Arc::new(SeriesStore::default());
         let (membership, routes) =
             cluster.map(|ClusterHandle { membership, routes }| (membership, routes)).unzip();
         let (order, status) = match membership {
@@ -140,6 +145,7 @@ impl Node {
                 orders,
                 metrics: metrics.clone(),
                 numbers: counted.clone(),
+                series: series.clone(),
                 awaited: awaited.clone(),
                 time: time.clone(),
                 membership: membership.clone(),
@@ -152,7 +158,7 @@ impl Node {
         }
         let consumers = Arc::new(AtomicU64::new(0));
         let (statuses, numbers, keys) = (statuses.into(), counts.into(), Arc::new(keys));
-        let node = Node { peers, statuses, numbers, consumers, keys, peer_secret, awaited };
+        let node = Node { peers, statuses, numbers, consumers, keys, peer_secret, awaited, series };
         (node, ShardTasks { orders: commanders, tasks })
     }
 
@@ -384,6 +390,23 @@ impl Node {
         let worst = all.reduce(Status::worse).unwrap_or(Status::Elsewhere);
         let has_not_seen_them = routes.as_ref().is_some_and(|routes| !routes.is_known());
         if worst == Status::Elsewhere && has_not_seen_them { Status::Starting } else { worst }
+    }
+
+    /// Adds what happened in the shards that are served here to the series.
+    pub(crate) async fn sample(&self) {
+        self.peers.sample().await;
+    }
+
+    /// Returns what this process counted.
+    pub(crate) fn series_here(&self, request: &SeriesRequest) -> CountedSeries {
+        self.series.read(request)
+    }
+
+    /// Returns what the nodes that serve shards counted. A node that does not answer is left out.
+    pub(crate) async fn series(&self, request: &SeriesRequest) -> Vec<CountedSeries> {
+        let mut counted = self.peers.series_elsewhere(request).await;
+        counted.push(self.series_here(request));
+        counted
     }
 
     /// The counters of the shards that are served here now.

@@ -7,7 +7,10 @@ use driftq_core::command::Join;
 use driftq_core::{
     CallError, Command, ConsumerId, Epoch, Format, Rejection, ShardId, TokenVersion,
 };
+use futures_util::future::join_all;
 use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::series::{CountedSeries, SeriesRequest};
 
 use super::client::{Client, RemoteShard};
 use super::mailbox::{Call, Deliveries, Mailbox};
@@ -183,6 +186,22 @@ impl Peers {
             }
             _ => self.here(shard).call(leave),
         }
+    }
+
+    /// Returns when every shard that is served here has added to the series.
+    pub(super) async fn sample(&self) {
+        let (done, mut all) = mpsc::channel(1);
+        self.mailboxes.iter().for_each(|mailbox| mailbox.sample(done.clone()));
+        drop(done);
+        let _all_dropped = all.recv().await;
+    }
+
+    /// Asks the other nodes that serve shards for a series.
+    pub(super) async fn series_elsewhere(&self, request: &SeriesRequest) -> Vec<CountedSeries> {
+        let Some(Others { routes, client }) = &self.others else { return Vec::new() };
+        let addresses = routes.borrow().addresses();
+        let asked = addresses.iter().map(|address| client.series(address, request));
+        join_all(asked).await.into_iter().flatten().collect()
     }
 
     /// Sends a command to every shard that is served here.

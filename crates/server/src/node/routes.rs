@@ -1,5 +1,7 @@
 //! Where each shard is served, according to this node's cluster view.
 
+use std::collections::BTreeSet;
+
 use driftq_core::ownership::{ClusterView, NodeRole, Ownerships, ShardOwner};
 use driftq_core::{Epoch, Format, NodeId, ShardId, Text, Timestamp, TokenVersion};
 
@@ -58,6 +60,15 @@ impl Routes {
     /// Returns `None` if no node serves the shard now.
     pub(crate) fn to(&self, shard: ShardId) -> Option<&Route> {
         self.shards.get(shard.0 as usize)?.as_ref()
+    }
+
+    /// The addresses of the other nodes that serve shards.
+    pub(crate) fn addresses(&self) -> BTreeSet<Text> {
+        let address = |route: &Route| match route {
+            Route::Local(_) => None,
+            Route::Remote { address, .. } => Some(address.clone()),
+        };
+        self.shards.iter().flatten().filter_map(address).collect()
     }
 
     /// Whether another node uses the address of this one. If so, this node claims no shards.

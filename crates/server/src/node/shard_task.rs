@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use crate::clock::NodeClock;
 use crate::metrics::Metrics;
+use crate::series::{SeriesStore, ShardActivity};
 use crate::shard_stats::ShardStats;
 
 use super::effect_waiters::EffectWaiters;
@@ -57,6 +58,7 @@ pub(super) struct ShardTask {
     pub(super) orders: ShardControl,
     pub(super) metrics: Arc<Metrics>,
     pub(super) numbers: Arc<ShardStats>,
+    pub(super) series: Arc<SeriesStore>,
     pub(super) awaited: EffectWaiters,
     pub(super) time: NodeClock,
     /// The routes to every shard.
@@ -74,6 +76,20 @@ enum EndReason {
     Engine(EngineError),
     Damaged(Damaged),
     Panicked,
+}
+
+impl EndReason {
+    /// Says in a series why it has a gap.
+    fn as_str(&self) -> &'static str {
+        match self {
+            EndReason::Ended => "shard given up",
+            EndReason::Dropped => "shard dropped",
+            EndReason::Engine(EngineError::Fenced) => "shard claimed by another node",
+            EndReason::Engine(EngineError::Unknown(_)) => "storage failed",
+            EndReason::Damaged(_) => "stored rows are damaged",
+            EndReason::Panicked => "internal error",
+        }
+    }
 }
 
 impl ShardTask {
@@ -132,8 +148,11 @@ impl ShardTask {
         let clock = Clock::new(recovered.now, now, self.time.boot_ms());
         let start = clock.now(self.time.boot_ms());
         let pipeline = Pipeline::new(recovered, epoch, start, PipelineConfig::default());
-        let serving = Serving::new(&*engine, ownership, pipeline, clock, self);
+        self.series.note(start, shard.0, "shard acquired");
+        let mut serving = Serving::new(&*engine, ownership, pipeline, clock, self);
         let over = serving.run(self).await;
+        serving.sample();
+        self.series.note(serving.now(), shard.0, over.as_str());
         self.claimed = None;
         self.say(&over);
         let fenced = match over {
@@ -239,6 +258,9 @@ struct Serving<'a> {
     begun: VecDeque<Instant>,
     metrics: Arc<Metrics>,
     numbers: Arc<ShardStats>,
+    series: Arc<SeriesStore>,
+    /// What happened since the last sample.
+    activity: ShardActivity,
     awaited: EffectWaiters,
     peers: Peers,
 }
@@ -267,6 +289,8 @@ impl<'a> Serving<'a> {
             begun: VecDeque::new(),
             metrics: task.metrics.clone(),
             numbers: task.numbers.clone(),
+            series: task.series.clone(),
+            activity: ShardActivity::default(),
             awaited: task.awaited.clone(),
             peers: task.peers.clone(),
         }
@@ -276,7 +300,7 @@ impl<'a> Serving<'a> {
         self.clock.now(self.time.boot_ms())
     }
 
-    async fn run(mut self, task: &mut ShardTask) -> EndReason {
+    async fn run(&mut self, task: &mut ShardTask) -> EndReason {
         task.status.send_replace(Status::Serving);
         let mut mail = Vec::new();
         let mut is_stopping = false;
@@ -333,6 +357,12 @@ impl<'a> Serving<'a> {
         }
     }
 
+    /// Adds what happened to the series.
+    fn sample(&mut self) {
+        let (now, number) = (self.now(), self.ownership.shard.0);
+        self.series.add(now, self.pipeline.shard(), number, &mut self.activity);
+    }
+
     fn take(&mut self, mail: ShardRequest) {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
@@ -355,6 +385,7 @@ impl<'a> Serving<'a> {
                 }
                 command
             }
+            ShardRequest::Sample(_done) => return self.sample(),
         };
         self.pipeline.on(self.now(), Input::Arrived(ticket, command), &mut self.outputs);
     }
@@ -414,6 +445,7 @@ impl<'a> Serving<'a> {
         let took = self.begun.pop_front().map(|begun| begun.elapsed()).unwrap_or_default();
         self.metrics.released(&batch, took);
         self.numbers.committed(batch.replies.len(), took);
+        self.activity.add(batch.replies.len(), &batch.activity);
         self.awaited.send(&batch.changes);
         // The pipeline has dropped its reference by now, so nothing is copied.
         let (replies, effects) = match Arc::try_unwrap(batch) {

@@ -143,7 +143,8 @@ async fn a_group_reports_its_position() {
     broker.ack(token(&first)).await.is(204);
     broker.nack(token(&second), json!({ "delay_ms": 60_000 })).await.is(204);
     let group = broker.group("t", "g").await;
-    let names = "backlog consumers created_at group leased oldest_unsettled_at open partitions topic waiting";
+    let names = "backlog consumers created_at group leased oldest_unsettled_at open \
+                 partitions rates topic waiting";
     assert_eq!(fields(&group).join(" "), names);
     assert_eq!(group["backlog"], 3);
     assert_eq!(group["open"], 2);

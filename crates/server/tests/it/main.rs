@@ -42,6 +42,7 @@ mod restart;
 mod retention;
 mod seed;
 mod seek;
+mod series;
 mod settings;
 mod settle;
 mod settle_table;

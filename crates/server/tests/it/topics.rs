@@ -161,7 +161,7 @@ async fn a_topic_reports_its_settings_and_contents() {
     }
     let topic = broker.show("orders").await;
     let names = "bytes changed_settings created_at dead_letters groups messages name partitions \
-                 partitions_detail settings";
+                 partitions_detail rates settings";
     assert_eq!(fields(&topic).join(" "), names);
     assert!(time(&topic["created_at"]) >= time(&before["started_at"]));
     assert_eq!(topic["name"], "orders");

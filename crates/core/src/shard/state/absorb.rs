@@ -1,5 +1,6 @@
 //! The only code that changes durable state, both while serving and during recovery.
 
+use crate::activity::{Activity, DeliveryEvent, RedeliveryCause};
 use crate::change::{
     Change, Chore, End, Entry, EntryState, Garbage, GroupRow, LaneState, LastError, TopicKind,
     TopicRow,
@@ -37,6 +38,10 @@ impl Shard {
                 state.high_bytes += message.size();
                 self.volatile.cache.append(*topic, *lane, *offset, kept);
                 self.wake_readers(*topic, *lane, Some((*offset, message.produced_at)));
+                if message.death.is_none() {
+                    let bytes = message.content_bytes();
+                    self.happened(Activity::Produced { topic: *topic, bytes });
+                }
             }
             Change::Cursor { group, lane, next, bytes } => {
                 let Some(of) = self.groups.get_mut(group) else {
@@ -91,8 +96,13 @@ impl Shard {
                 }
             }
             Change::Dead(row) => {
-                let source = self.topics.get(&row.topic).and_then(Topic::dead_letters_of);
-                source.into_iter().for_each(|source| self.plan_drop(source, row.at));
+                if let Some(source) = self.topics.get(&row.topic).and_then(Topic::dead_letters_of) {
+                    self.plan_drop(source, row.at);
+                    let topic = self.topics.get(&source);
+                    let group = topic.and_then(|topic| topic.groups.get(&row.group)).copied();
+                    let reason = row.redriven.is_none().then_some(row.reason);
+                    self.happened(Activity::DeadLetter { topic: source, group, reason });
+                }
             }
             Change::Audit(link) => {
                 self.chains.insert(link.namespace.clone(), link.tip);
@@ -138,6 +148,7 @@ impl Shard {
                 dlq,
                 unkeyed_turn: 0,
                 damaged: Default::default(),
+                produced: Default::default(),
             },
         );
         if let TopicKind::Dlq(source) = row.kind {
@@ -150,6 +161,7 @@ impl Shard {
 
     fn absorb_topic_gone(&mut self, topic: TopicId) {
         if let Some(gone) = self.topics.remove(&topic) {
+            self.happened(Activity::TopicDeleted(gone.row.name.clone()));
             self.names.remove(&TopicName { namespace: gone.row.namespace, topic: gone.row.name });
             if let TopicKind::Dlq(source) = gone.row.kind {
                 self.dlq_of.remove(&source);
@@ -173,6 +185,7 @@ impl Shard {
                 unread: Default::default(),
                 stalled: Default::default(),
                 lane_rotor: Lane(u32::MAX),
+                recent: Default::default(),
             };
             self.cursors_total += group.cursors.len() as u64;
             self.groups.insert(row.id, group);
@@ -211,6 +224,8 @@ impl Shard {
         self.cursors_total -= group.cursors.len() as u64;
         if let Some(topic) = self.topics.get_mut(&group.row.topic) {
             topic.groups.remove(&group.row.name);
+            let topic = topic.row.name.clone();
+            self.happened(Activity::GroupDeleted { topic, group: group.row.name.clone() });
         }
         for consumer in group.consumers {
             self.forget_consumer(consumer);
@@ -295,6 +310,8 @@ impl Shard {
         }
         if kept.is_some() {
             self.saw(id, entry.owner);
+        } else if let Some(event) = delivery_event(before.as_ref(), entry) {
+            self.happened(Activity::Delivery { group: id, event });
         }
         let end = self.effective_end(entry);
         let cursor = &mut self.groups.get_mut(&id).expect("found above").cursors[lane.index()];
@@ -363,6 +380,9 @@ impl Shard {
         self.open_total -= 1;
         let generation = cursor.start.generation;
         self.unlist(id, lane, offset, &before, Err(end));
+        if end == End::Acked {
+            self.happened(Activity::Delivery { group: id, event: DeliveryEvent::Acked });
+        }
         self.owners.count(before.entry.owner, -1, 0);
         if !before.entry.is_leased() {
             self.volatile.cache.unstage(generation, lane, offset);
@@ -443,6 +463,31 @@ impl Shard {
                 topic.groups.insert(group.row.name.clone(), *id);
             }
         }
+    }
+}
+
+/// What happened to a delivery when its entry changed. An extension is not passed.
+fn delivery_event(before: Option<&Open>, entry: &Entry) -> Option<DeliveryEvent> {
+    let event = match entry.state {
+        EntryState::Leased if entry.attempt == 1 => DeliveryEvent::Delivered,
+        EntryState::Leased => DeliveryEvent::Redelivered(redelivery_cause(entry)),
+        // The worker reported an error after its lease expired. The expiry was counted then.
+        EntryState::Expired if before.is_none_or(|before| !before.entry.is_leased()) => {
+            return None;
+        }
+        EntryState::Expired => DeliveryEvent::Expired,
+        EntryState::Nacked => DeliveryEvent::Nacked,
+        EntryState::Returned => DeliveryEvent::Returned,
+    };
+    Some(event)
+}
+
+fn redelivery_cause(entry: &Entry) -> RedeliveryCause {
+    match entry.error {
+        _ if entry.returns > 0 => RedeliveryCause::Returned,
+        LastError::Timeout => RedeliveryCause::Expired,
+        LastError::Nack | LastError::Note => RedeliveryCause::Nacked,
+        LastError::None => RedeliveryCause::Returned,
     }
 }
 

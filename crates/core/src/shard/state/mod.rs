@@ -6,12 +6,14 @@ pub(super) mod image;
 pub(super) mod open;
 pub(super) mod open_delivery;
 pub(super) mod owner_activity;
+pub(super) mod recent;
 pub(super) mod seen;
 pub(super) mod violation;
 pub(super) mod volatile;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
+use crate::activity::Activity;
 use crate::change::{
     Chore, CursorStart, Entry, EntryState, GroupRow, LaneState, Prefetch, TopicKind, TopicRow,
 };
@@ -24,6 +26,7 @@ use crate::settings::{RetryPolicy, Settings};
 use crate::shard::state::cache::Cache;
 use crate::shard::state::open::OpenEntries;
 use crate::shard::state::owner_activity::OwnerActivity;
+use crate::shard::state::recent::Recent;
 use crate::time::Timestamp;
 
 /// A shorter interval would cost more than the space it frees.
@@ -44,6 +47,8 @@ pub(crate) struct Topic {
     pub(crate) unkeyed_turn: u32,
     /// Volatile: lanes with a page that is damaged or missing.
     pub(crate) damaged: BTreeMap<Lane, Damaged>,
+    /// Volatile: messages stored in the last minute.
+    pub(crate) produced: Recent,
 }
 
 impl Topic {
@@ -105,6 +110,17 @@ pub(crate) struct Group {
     pub(crate) stalled: BTreeSet<Lane>,
     /// Volatile: the lane visited last.
     pub(crate) lane_rotor: Lane,
+    /// Volatile: what happened in the last minute.
+    pub(crate) recent: GroupRecent,
+}
+
+/// What happened in a group in the last minute.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct GroupRecent {
+    pub(crate) delivered: Recent,
+    pub(crate) acked: Recent,
+    /// Nacks, expired leases and dead letters.
+    pub(crate) failed: Recent,
 }
 
 impl Group {
@@ -351,6 +367,8 @@ pub(crate) struct Volatile {
     pub(crate) storage_low: bool,
     /// The newest format that all nodes read.
     pub(crate) format: Format,
+    /// What happened since the last batch was closed.
+    pub(crate) activity: Vec<Activity>,
     /// The owners that each group has seen.
     pub(crate) seen: BTreeMap<(GroupId, OwnerId), OwnerActivity>,
 }

@@ -1,6 +1,7 @@
 //! What an owner did in a group lately: how much it settled, and how fast.
 
 use crate::id::Text;
+use crate::shard::state::recent::Recent;
 use crate::time::Timestamp;
 
 /// What an owner did in a group.
@@ -10,9 +11,10 @@ pub(crate) struct OwnerActivity {
     /// When it last connected, disconnected, settled or extended.
     pub(crate) at: Timestamp,
     pub(crate) last_settle_at: Option<Timestamp>,
-    pub(crate) acked: LastMinute,
-    pub(crate) failed: LastMinute,
-    pub(crate) expired: LastMinute,
+    /// In the last minute.
+    pub(crate) acked: Recent,
+    pub(crate) failed: Recent,
+    pub(crate) expired: Recent,
     /// How long it held the leases that it settled.
     pub(crate) held: Option<Box<HoldTimes>>,
 }
@@ -23,44 +25,11 @@ impl OwnerActivity {
             name,
             at: now,
             last_settle_at: None,
-            acked: LastMinute::default(),
-            failed: LastMinute::default(),
-            expired: LastMinute::default(),
+            acked: Recent::default(),
+            failed: Recent::default(),
+            expired: Recent::default(),
             held: None,
         }
-    }
-}
-
-const SLOT_MS: u64 = 10_000;
-const SLOTS: u64 = 6;
-
-/// A count over the last minute, in slots of 10 s.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct LastMinute {
-    slots: [u32; SLOTS as usize],
-    /// The number of the newest slot.
-    newest: u64,
-}
-
-impl LastMinute {
-    pub(crate) fn add(&mut self, now: Timestamp) {
-        let slot = (now.0 / SLOT_MS).max(self.newest);
-        for over in (self.newest + 1..=slot).take(SLOTS as usize) {
-            self.slots[(over % SLOTS) as usize] = 0;
-        }
-        if slot - self.newest > SLOTS {
-            self.slots = Default::default();
-        }
-        self.newest = slot;
-        let count = &mut self.slots[(slot % SLOTS) as usize];
-        *count = count.saturating_add(1);
-    }
-
-    pub(crate) fn total(&self, now: Timestamp) -> u64 {
-        let slot = now.0 / SLOT_MS;
-        let oldest = slot.saturating_sub(SLOTS - 1);
-        let slots = oldest.max(self.newest.saturating_sub(SLOTS - 1))..=self.newest;
-        slots.map(|slot| u64::from(self.slots[(slot % SLOTS) as usize])).sum()
     }
 }
 
@@ -141,18 +110,6 @@ fn middle(bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_last_minute_forgets_what_is_older() {
-        let mut count = LastMinute::default();
-        for second in 0..100 {
-            count.add(Timestamp(1_800_000_000_000 + second * 1_000));
-        }
-        let total = |second: u64| count.total(Timestamp(1_800_000_000_000 + second * 1_000));
-        assert_eq!((total(99), total(120), total(149), total(150)), (60, 30, 10, 0));
-        count.add(Timestamp(1_800_000_900_000));
-        assert_eq!(count.total(Timestamp(1_800_000_900_000)), 1);
-    }
 
     #[test]
     fn percentiles_are_within_an_eighth() {

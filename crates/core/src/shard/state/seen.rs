@@ -1,5 +1,6 @@
-//! Records what the owners of a group do. Volatile: nothing depends on it.
+//! Records what happens, and what the owners of a group do. Volatile: nothing depends on it.
 
+use crate::activity::{Activity, DeliveryEvent};
 use crate::id::{GroupId, OwnerId};
 use crate::limits::SEEN_MAX;
 use crate::shard::Shard;
@@ -17,6 +18,44 @@ pub(crate) enum LeaseEnd {
 }
 
 impl Shard {
+    /// Records what happened, for the batch and for the rates in views.
+    pub(crate) fn happened(&mut self, activity: Activity) {
+        let now = self.now;
+        match &activity {
+            Activity::Produced { topic, .. } => {
+                if let Some(topic) = self.topics.get_mut(topic) {
+                    topic.produced.add(now);
+                }
+            }
+            Activity::DeadLetter { group, reason, .. } => {
+                let group = group.filter(|_| reason.is_some());
+                if let Some(group) = group.and_then(|group| self.groups.get_mut(&group)) {
+                    group.recent.failed.add(now);
+                }
+            }
+            Activity::Delivery { group, event } => {
+                if let Some(group) = self.groups.get_mut(group) {
+                    let recent = &mut group.recent;
+                    match event {
+                        DeliveryEvent::Delivered | DeliveryEvent::Redelivered(_) => {
+                            recent.delivered.add(now);
+                        }
+                        DeliveryEvent::Acked => recent.acked.add(now),
+                        DeliveryEvent::Nacked | DeliveryEvent::Expired => recent.failed.add(now),
+                        DeliveryEvent::Returned => {}
+                    }
+                }
+            }
+            Activity::TopicDeleted(_) | Activity::GroupDeleted { .. } => {}
+        }
+        self.volatile.activity.push(activity);
+    }
+
+    /// Returns what happened since the last call.
+    pub(crate) fn take_activity(&mut self) -> Vec<Activity> {
+        std::mem::take(&mut self.volatile.activity)
+    }
+
     /// Records a sign of life of an owner.
     pub(crate) fn saw(&mut self, group: GroupId, owner: OwnerId) -> &mut OwnerActivity {
         let (now, seen) = (self.now, &mut self.volatile.seen);

@@ -25,10 +25,10 @@ impl Context<'_> {
         let forgot = forgot(self.now, topic, &settings);
         let row = TopicRow { patch: merged, forgot, ..topic.row.clone() };
         if row == topic.row {
-            return Ok(Decision::reply(Reply::Topic(Box::new(show_topic(topic)))));
+            return Ok(Decision::reply(Reply::Topic(Box::new(show_topic(self.now, topic)))));
         }
         let changed = Topic { row: row.clone(), settings, ..topic.clone() };
-        let mut decision = Decision::reply(Reply::Topic(Box::new(show_topic(&changed))));
+        let mut decision = Decision::reply(Reply::Topic(Box::new(show_topic(self.now, &changed))));
         if changed.settings.group_idle_ms != topic.settings.group_idle_ms {
             // `seen` is kept up to date only while `group_idle_ms` is set, so idle time starts now.
             let groups = topic.groups.values().map(|id| self.groups[id].row.clone());

@@ -9,20 +9,21 @@ use crate::id::{ConsumerId, Lane, Offset, Text};
 use crate::limits::READ_LOOKUPS_MAX;
 use crate::refusal::Decided;
 use crate::shard::context::Context;
+use crate::shard::state::GroupRecent;
 use crate::shard::{Cursor, Group, Shard, Topic};
 use crate::time::Timestamp;
-use crate::view::{Blocked, ConsumerView, CursorView, GroupView, LaneView, TopicView};
+use crate::view::{Blocked, ConsumerView, CursorView, GroupView, LaneView, RecentView, TopicView};
 
 impl Context<'_> {
     pub(crate) fn view_topic(&self, name: &TopicName) -> Decided {
         let topic = self.topic_named(name)?;
-        Ok(Decision::reply(Reply::Topic(Box::new(show_topic(topic)))))
+        Ok(Decision::reply(Reply::Topic(Box::new(show_topic(self.now, topic)))))
     }
 
     pub(crate) fn list_topics(&self, namespace: &Text) -> Decision {
         let first = TopicName { namespace: namespace.clone(), topic: Text::default() };
         let names = self.names.range(first..).take_while(|(name, _)| name.namespace == *namespace);
-        let views = names.map(|(_, id)| show_topic(&self.topics[id]));
+        let views = names.map(|(_, id)| show_topic(self.now, &self.topics[id]));
         Decision::reply(Reply::Topics(views.collect()))
     }
 
@@ -132,6 +133,7 @@ impl Shard {
             partitions,
             consumers: group.consumers.iter().map(|id| self.view_consumer(topic, *id)).collect(),
             owners: Vec::new(),
+            recent: group.recent.view(now),
         }
     }
 
@@ -207,7 +209,7 @@ impl Shard {
     }
 }
 
-pub(crate) fn show_topic(topic: &Topic) -> TopicView {
+pub(crate) fn show_topic(now: Timestamp, topic: &Topic) -> TopicView {
     let lanes = topic.lanes.iter().map(|lane| LaneView {
         first: lane.first,
         high: lane.high,
@@ -223,6 +225,17 @@ pub(crate) fn show_topic(topic: &Topic) -> TopicView {
         partitions: lanes.collect(),
         groups: topic.groups.keys().cloned().collect(),
         dead_letters: topic.lanes.iter().map(|lane| lane.dead).sum(),
+        produced_15s: topic.produced.last_15s(now),
+    }
+}
+
+impl GroupRecent {
+    fn view(&self, now: Timestamp) -> RecentView {
+        RecentView {
+            delivered: self.delivered.last_15s(now),
+            acked: self.acked.last_15s(now),
+            failed: self.failed.last_15s(now),
+        }
     }
 }
 
