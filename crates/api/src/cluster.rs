@@ -15,7 +15,7 @@ pub struct Nodes {
 }
 
 /// A process that serves shards.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Node {
     #[schema(value_type = NodeId)]

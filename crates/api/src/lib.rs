@@ -19,6 +19,7 @@ pub mod health;
 pub mod limits;
 pub mod message;
 pub mod number;
+pub mod overview;
 pub mod peek;
 pub mod pointer;
 pub mod repair;

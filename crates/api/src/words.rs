@@ -18,6 +18,11 @@ words! {
     OnDoubt in "snake_case" { Retry, Probe, Park }
     /// How an execution of an effect ended.
     FinishStatus in "SCREAMING_SNAKE_CASE" { Succeeded, FailedFinal, FailedRetryable, Unknown }
+    /// What an operator should look at.
+    AttentionKind in "snake_case" {
+        NotReady, Clock, EffectsInDoubt, Node, Quarantined, PartitionFull, NoConsumers, OpenLimit, Paused, Failing,
+        DeadLetters
+    }
     /// The state of an effect.
     EffectState in "SCREAMING_SNAKE_CASE" {
         InProgress, InDoubt, Parked, Succeeded, FailedFinal, FailedRetryable

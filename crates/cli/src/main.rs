@@ -22,6 +22,8 @@ mod output;
 mod serve;
 mod settle;
 mod shard;
+mod status;
+mod top;
 mod topic;
 mod verify;
 mod version;
@@ -53,6 +55,8 @@ enum Cmd {
     Serve(serve::Serve),
     Dev(dev::Dev),
     Config(config::Show),
+    Status(status::Status),
+    Top(top::Top),
     Topic(topic::Topic),
     Group(group::Group),
     Produce(message::Produce),
@@ -119,6 +123,8 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Cmd::Serve(serve) => serve.run().await,
         Cmd::Dev(dev) => dev.run().await,
         Cmd::Config(show) => show.run(remote.output),
+        Cmd::Status(status) => status.run(remote).await,
+        Cmd::Top(top) => top.run(remote).await,
         Cmd::Topic(topic) => topic.run(remote).await,
         Cmd::Group(group) => group.run(remote).await,
         Cmd::Produce(produce) => produce.run(remote).await,

@@ -63,18 +63,28 @@ pub(crate) fn list(format: Format, answer: &impl Printable, items: &str, columns
         Format::Ndjson => answer.lines(items).into_iter().for_each(line),
         Format::Table => {
             let answer = answer.read();
-            let mut table = empty();
-            table.set_header(columns.iter().map(|(title, _)| *title));
-            for row in answer[items].as_array().into_iter().flatten() {
-                table.add_row(columns.iter().map(|(_, path)| cell(at(row, path))));
-            }
-            line(shown(table));
+            line(table(answer, items, columns));
             if !answer["next_cursor"].is_null() {
                 let cursor = cell(&answer["next_cursor"]);
                 talk(format_args!("more results: repeat with --cursor {cursor}"));
             }
         }
     }
+}
+
+/// Formats the list that `answer` has under `items`.
+pub(crate) fn table(answer: &Value, items: &str, columns: &[Column]) -> String {
+    let mut table = empty();
+    table.set_header(columns.iter().map(|(title, _)| *title));
+    for row in answer[items].as_array().into_iter().flatten() {
+        table.add_row(columns.iter().map(|(_, path)| cell(at(row, path))));
+    }
+    shown(table)
+}
+
+/// Formats a value on its own, with control characters escaped.
+pub(crate) fn text(value: &Value) -> String {
+    cell(value)
 }
 
 /// Prints one object, a line per field. Null fields are omitted.

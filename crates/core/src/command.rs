@@ -22,7 +22,7 @@ use crate::message::Receipt;
 use crate::settings::{SettingsChange, SettingsPatch};
 use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};
-use crate::view::{GroupView, TopicView};
+use crate::view::{AllViews, GroupView, TopicView};
 
 pub use crate::id::LeaseId;
 pub use crate::name::{GroupName, TopicName};
@@ -30,7 +30,7 @@ pub use crate::view::{Peer, PeerKind};
 pub use audit::{AuditSlice, ReadAudit};
 pub use call::{
     Call, Committed, CreateGroup, Creation, DeleteGroup, DeleteTopic, DeletedTopic, Finished,
-    GroupContents, ListGroups, ListTopics, NamedEffect, RedrivenAs, Resume, TopicContents,
+    GroupContents, ListGroups, ListTopics, NamedEffect, RedrivenAs, Resume, TopicContents, ViewAll,
     ViewChain, ViewGroup, ViewTopic, WouldDeleteGroup, WouldDeleteTopic, WouldPurge,
 };
 pub use commit::{Commit, CommitReceipt, Ending, Part};
@@ -105,6 +105,11 @@ pub enum Command {
     ViewGroup(GroupName),
     /// Show all topics of a namespace, dead-letter topics included.
     ListTopics {
+        /// Isolation boundary.
+        namespace: Text,
+    },
+    /// Show all topics and groups of a namespace.
+    ViewAll {
         /// Isolation boundary.
         namespace: Text,
     },
@@ -384,6 +389,8 @@ pub enum Reply {
     Group(Box<GroupView>),
     /// Topics by name.
     Topics(Vec<TopicView>),
+    /// All topics and groups.
+    All(Box<AllViews>),
     /// Groups by name.
     Groups(Vec<GroupView>),
     /// Messages of a partition.

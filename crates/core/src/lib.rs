@@ -5,6 +5,7 @@
 //! the semantics.
 
 pub mod activity;
+pub mod attention;
 pub mod audit;
 mod call_error;
 pub mod change;

@@ -32,6 +32,15 @@ pub struct TopicView {
     pub produced_15s: u64,
 }
 
+/// All topics and groups of a namespace, each sorted by name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AllViews {
+    /// The topics, dead-letter topics included.
+    pub topics: Vec<TopicView>,
+    /// The groups.
+    pub groups: Vec<GroupView>,
+}
+
 /// One partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneView {

@@ -338,10 +338,15 @@ impl Metrics {
         }
     }
 
+    /// The bytes that can still be written, if the storage has a limit.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        let room = self.room.load(Ordering::Relaxed);
+        (room < u64::MAX).then_some(room)
+    }
+
     /// Renders the page that Prometheus reads: counters and current gauges.
     pub(crate) fn page(&self, now: &Now) -> String {
-        let room = self.room.load(Ordering::Relaxed);
-        self.handle.render() + &now.page((room < u64::MAX).then_some(room))
+        self.handle.render() + &now.page(self.free_bytes())
     }
 }
 

@@ -136,6 +136,7 @@ impl Server {
             draining: is_draining.clone(),
             metrics,
             rejections: rejections.clone(),
+            overview: Default::default(),
             clock: clock.clone(),
             membership,
         });

@@ -65,6 +65,7 @@ pub(crate) fn kind_of(command: &Command) -> &'static str {
         | Command::ViewGroup(_)
         | Command::ViewEffect(_)
         | Command::ListTopics { .. }
+        | Command::ViewAll { .. }
         | Command::ListGroups(_)
         | Command::ViewRouted(_) => "view",
         Command::WouldDeleteTopic(_) | Command::WouldDeleteGroup(_) => "would delete",

@@ -168,6 +168,7 @@ fn told(reply: &Reply, group: Option<Name>) -> Told {
         | Reply::Joined { .. }
         | Reply::Group(_)
         | Reply::Topics(_)
+        | Reply::All(_)
         | Reply::Groups(_)
         | Reply::DeadLetters(_)
         | Reply::Arrived(_)

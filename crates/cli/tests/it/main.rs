@@ -13,3 +13,4 @@ mod quarantine;
 mod reference;
 mod session;
 mod stage;
+mod status;

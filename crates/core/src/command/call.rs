@@ -11,7 +11,7 @@ use crate::command::{
 use crate::id::{MessageId, ShardId, Text};
 use crate::message::Receipt;
 use crate::time::Timestamp;
-use crate::view::{GroupView, TopicView};
+use crate::view::{AllViews, GroupView, TopicView};
 
 /// A command whose reply has one type.
 pub trait Call {
@@ -109,6 +109,13 @@ pub struct ListTopics {
     pub namespace: Text,
 }
 
+/// Show all topics and groups of a namespace.
+#[derive(Debug, Clone)]
+pub struct ViewAll {
+    /// The namespace.
+    pub namespace: Text,
+}
+
 /// Show all groups of a topic.
 #[derive(Debug, Clone)]
 pub struct ListGroups(pub TopicName);
@@ -188,6 +195,7 @@ calls! {
             TopicContents { messages, open, groups, dead_letters };
     ViewTopic, |call| Command::ViewTopic(call.0) => Box<TopicView>, Reply::Topic(view) => view;
     ListTopics, |call| Command::ListTopics { namespace: call.namespace } => Vec<TopicView>, Reply::Topics(views) => views;
+    ViewAll, |call| Command::ViewAll { namespace: call.namespace } => Box<AllViews>, Reply::All(views) => views;
 
     DeleteGroup, |call| Command::DeleteGroup(call.0) => GroupContents,
         Reply::GroupDeleted { backlog, open } => GroupContents { backlog, open };

@@ -5,7 +5,6 @@ use crate::effect::Scope;
 use crate::id::ShardId;
 use crate::name::TopicName;
 use crate::placement::shard_of_effect;
-use crate::view::TopicView;
 
 /// Where a command is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +78,9 @@ impl Command {
             Command::ListEffects(list) => CommandTarget::Shard(list.shard),
             Command::ViewChain { shard, .. } => CommandTarget::Shard(*shard),
             Command::ReadAudit(read) => CommandTarget::Shard(read.shard),
-            Command::ListTopics { .. } | Command::StorageLow(_) => CommandTarget::Every,
+            Command::ListTopics { .. } | Command::ViewAll { .. } | Command::StorageLow(_) => {
+                CommandTarget::Every
+            }
             Command::Leave(_) | Command::GiveBack(_) | Command::Arrive(_) | Command::Arrived(_) => {
                 CommandTarget::Known
             }
@@ -89,15 +90,36 @@ impl Command {
 
 /// Merges the replies of all shards.
 pub fn merge_replies(replies: Vec<Reply>) -> Reply {
-    let mut topics: Vec<TopicView> = Vec::new();
+    let mut merged = None;
     for reply in replies {
-        if let Reply::Topics(more) = reply {
-            topics.extend(more);
-        } else {
+        merged = Some(match (merged, reply) {
+            (Some(Reply::Topics(mut topics)), Reply::Topics(more)) => {
+                topics.extend(more);
+                Reply::Topics(topics)
+            }
+            (Some(Reply::All(mut all)), Reply::All(more)) => {
+                all.topics.extend(more.topics);
+                all.groups.extend(more.groups);
+                Reply::All(all)
+            }
             // Only lists differ between shards.
-            return reply;
-        }
+            (Some(first), _) => first,
+            (None, first) => first,
+        });
     }
-    topics.sort_by(|one, other| one.name.cmp(&other.name));
-    Reply::Topics(topics)
+    match merged {
+        Some(Reply::Topics(mut topics)) => {
+            topics.sort_by(|one, other| one.name.cmp(&other.name));
+            Reply::Topics(topics)
+        }
+        Some(Reply::All(mut all)) => {
+            all.topics.sort_by(|one, other| one.name.cmp(&other.name));
+            all.groups
+                .sort_by(|one, other| (&one.topic, &one.name).cmp(&(&other.topic, &other.name)));
+            Reply::All(all)
+        }
+        Some(other) => other,
+        // There is at least one shard.
+        None => Reply::Done,
+    }
 }

@@ -203,6 +203,7 @@ impl Shard {
             Command::ReadAudit(read) => self.audit_reads(read),
             Command::ListEffects(list) => vec![Lookup::Unending { from: list.from }],
             Command::ListGroups(name) => self.groups_reads(name),
+            Command::ViewAll { namespace } => self.all_reads(namespace),
             Command::CreateTopic(_)
             | Command::PatchTopic(_)
             | Command::DeleteTopic(_)
@@ -289,6 +290,7 @@ impl Shard {
             Command::ViewTopic(name) => context.view_topic(name),
             Command::ViewGroup(name) => context.view_group(name),
             Command::ListTopics { namespace } => Ok(context.list_topics(namespace)),
+            Command::ViewAll { namespace } => Ok(context.view_all(namespace)),
             Command::ListGroups(name) => context.list_groups(name),
             Command::Peek(peek) => context.peek(peek),
             Command::ListDead(list) => context.list_dead(list),

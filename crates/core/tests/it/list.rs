@@ -21,6 +21,9 @@ fn topics_are_listed_by_name_including_dead_letter_topics() {
         4s topics default
             dlq.orders (dead letters) 0..1 (2 bytes), 0..0 (0 bytes), dead 0, groups []; orders 0..1 (2 bytes), 0..0 (0 bytes), dead 1, groups ["biller"]; refunds 0..0 (0 bytes), dead 0, groups [], changed lease_ms
         5s topics another => none
+        5s all another => none
+        5s all default
+            dlq.orders (dead letters) 0..1 (2 bytes), 0..0 (0 bytes), dead 0, groups []; orders 0..1 (2 bytes), 0..0 (0 bytes), dead 1, groups ["biller"]; refunds 0..0 (0 bytes), dead 0, groups [], changed lease_ms; biller backlog 0, oldest none, a holds 0 of 100 for 30000ms
         6s delete orders
             deleted 1 messages, 1 dead letters
             sweep pages topic 2 0:0..1

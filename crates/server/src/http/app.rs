@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use driftq_core::command::{Call, Explain, GroupName, Pause, Seek, TopicName};
+use driftq_api::overview::Overview;
+use driftq_core::command::{Call, Explain, GroupName, Pause, Seek, TopicName, ViewAll};
+use driftq_core::view::AllViews;
 use driftq_core::{Command, CommandResult, EffectToken, LeaseToken, Rejection, Text, Token as _};
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::access::AccessRules;
 use super::api_error::{ApiError, Invalid, Subject, internal_error};
@@ -56,6 +61,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Counts rejections for the log.
     pub rejections: Arc<RejectionLog>,
+    /// The last overview.
+    pub overview: Mutex<Option<(Instant, Arc<Overview>)>>,
     /// The clock of this process.
     pub(crate) clock: NodeClock,
     /// The cluster membership, if the engine is shared.
@@ -97,6 +104,11 @@ impl App {
             }
             None => rejection.into(),
         })
+    }
+
+    /// Returns all topics and groups.
+    pub(super) async fn view_all(&self) -> Result<Box<AllViews>, ApiError> {
+        self.call(ViewAll { namespace: NAMESPACE.into() }).await
     }
 
     /// Like [`App::call`], for a caller that handles the rejection.

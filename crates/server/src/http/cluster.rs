@@ -115,11 +115,15 @@ pub(crate) async fn nodes(
     State(app): State<App>,
     _: Input<Nothing>,
 ) -> Result<Json<Nodes>, ApiError> {
-    let snapshot = snapshot(&app).await?;
+    Ok(Json(Nodes { nodes: all_nodes(&app).await? }))
+}
+
+pub(super) async fn all_nodes(app: &App) -> Result<Vec<Node>, ApiError> {
+    let snapshot = snapshot(app).await?;
     let rows = snapshot.cluster_rows.nodes.iter();
     let mut nodes: Vec<Node> = rows.map(|(node, row)| snapshot.node(*node, row)).collect();
     nodes.sort_by(|one, other| (&one.address, &one.node).cmp(&(&other.address, &other.node)));
-    Ok(Json(Nodes { nodes }))
+    Ok(nodes)
 }
 
 impl ApiRequest for DrainNode {

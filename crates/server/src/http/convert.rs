@@ -205,7 +205,7 @@ pub(crate) fn topic(view: &TopicView, with_partitions: bool) -> topic::Topic {
 }
 
 /// Converts a count of 15 s, to tenths.
-fn per_second(count: u64) -> f64 {
+pub(crate) fn per_second(count: u64) -> f64 {
     (count as f64 / 1.5).round() / 10.0
 }
 

@@ -38,6 +38,8 @@ use super::words::ToCore;
 
 /// Maximum number of records that one call scans.
 const SCAN_MAX: u64 = 10_000;
+/// The largest number of effects that an overview counts.
+const COUNT_MAX: usize = 1_000;
 /// Polling interval of a waiting caller, in case a notification is lost.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -371,6 +373,13 @@ async fn one(
             None => pause.await,
         }
     }
+}
+
+/// Counts the effects in a state, up to the limit of a scan.
+pub(super) async fn count(app: &App, state: words::EffectState) -> Result<u64, ApiError> {
+    let state = Some(state);
+    let list = Listed { scope: None, tenant_id: None, state, limit: COUNT_MAX, cursor: None };
+    Ok(list.effects(app).await?.effects.len() as u64)
 }
 
 /// A request for a page of effects whose outcome is not known.

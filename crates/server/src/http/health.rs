@@ -5,11 +5,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use driftq_api::health::{Health, Version};
 use driftq_api::words::HealthStatus;
-use driftq_core::command::{Call, ListGroups, ListTopics};
-use driftq_core::view::{GroupView, TopicView};
+use driftq_core::view::AllViews;
 
-use super::api_error::ApiError;
-use super::app::{App, NAMESPACE, topic_name, typed};
+use super::app::App;
 use super::clock;
 use super::input::Input;
 use super::request::Nothing;
@@ -42,7 +40,7 @@ pub(crate) async fn ready(State(app): State<App>, _: Input<Nothing>) -> (StatusC
 }
 
 /// Why clients should use another node.
-fn reasons(app: &App) -> Vec<String> {
+pub(super) fn reasons(app: &App) -> Vec<String> {
     let mut reasons: Vec<String> = app.node.status().reason().into_iter().collect();
     if let Some(silence) = app.membership.as_ref().and_then(MembershipHandle::silence) {
         reasons.push(format!("database: no answer for {} s", silence.as_secs()));
@@ -54,7 +52,7 @@ fn reasons(app: &App) -> Vec<String> {
 }
 
 /// Problems that an operator should fix, although requests are served.
-fn warnings(app: &App) -> Vec<String> {
+pub(super) fn warnings(app: &App) -> Vec<String> {
     const BEHIND_MS_MAX: u64 = 60_000;
     let held = app.clock.held().map(|held| format!("clock: {}", clock::summary(held)));
     let behind_ms = app.clock.behind_ms();
@@ -101,25 +99,8 @@ pub(crate) async fn metrics(State(app): State<App>, _: Input<Nothing>) -> String
     let at = app.clock.now();
     let clock_ahead_ms = app.clock.held().map_or(0, |held| held.ahead_ms);
     let clock_behind_ms = app.clock.behind_ms();
-    let (topics, groups) = if is_ready {
-        topics_and_groups(&app).await.unwrap_or_default()
-    } else {
-        Default::default()
-    };
+    let views = if is_ready { app.view_all().await.ok() } else { None };
+    let AllViews { topics, groups } = views.map(|views| *views).unwrap_or_default();
     let shards = app.node.counted();
     app.metrics.page(&Now { at, is_ready, clock_ahead_ms, clock_behind_ms, topics, groups, shards })
-}
-
-async fn topics_and_groups(app: &App) -> Result<(Vec<TopicView>, Vec<GroupView>), ApiError> {
-    let topics = app.call(ListTopics { namespace: NAMESPACE.into() }).await?;
-    let with_groups = topics.iter().filter(|topic| !topic.groups.is_empty());
-    let list = |topic: &TopicView| ListGroups(topic_name(&topic.name)).into_command();
-    let mut groups = Vec::new();
-    for answered in app.node.call_all(with_groups.map(list).collect()).await {
-        // The topic may have been deleted meanwhile.
-        if let Ok(Ok(found)) = typed::<ListGroups>(answered) {
-            groups.extend(found);
-        }
-    }
-    Ok((topics, groups))
 }

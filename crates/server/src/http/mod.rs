@@ -33,6 +33,7 @@ mod json_error;
 mod off_runtime;
 mod openapi;
 mod operation;
+mod overview;
 mod pagination;
 mod peek;
 mod pointers;

@@ -10,6 +10,7 @@ use utoipa::{IntoParams, IntoResponses, ToSchema};
 
 use super::query::{Form, FormParam};
 use super::request::ApiRequest;
+use super::words::word;
 
 /// The parameters of a request that has no body.
 pub(crate) struct Query<T>(PhantomData<T>);
@@ -99,13 +100,6 @@ pub(super) fn refused(codes: &[ErrorCode]) -> Map<String, Value> {
         responses.insert(code.status().to_string(), response);
     }
     responses
-}
-
-fn word(code: ErrorCode) -> String {
-    serde_json::to_value(code)
-        .ok()
-        .and_then(|word| word.as_str().map(str::to_owned))
-        .unwrap_or_default()
 }
 
 fn schema_ref(name: &str) -> String {

@@ -10,7 +10,7 @@ use super::api_error::no_route;
 use super::app::App;
 use super::{
     audit, clock, cluster, commit, consume, dlq, effects, explain, groups, guard, health, internal,
-    peek, pointers, produce, receive, repair, series, settle, topics,
+    overview, peek, pointers, produce, receive, repair, series, settle, topics,
 };
 
 /// Defines the router and the OpenAPI description from one list of handlers. A server needs only the router. The
@@ -68,6 +68,8 @@ served! {
     dlq::redrive,
     dlq::purge,
     explain::explain,
+    overview::overview,
+    overview::groups,
     series::series,
     commit::commit,
     pointers::pointers,

@@ -1,10 +1,17 @@
 //! Conversions between enums of the wire and enums of the core.
 
 use driftq_api::words;
+use driftq_core::attention::AttentionKind;
 use driftq_core::command::{DeadState, EventKind, ExplainState, Missing, Part, PeekState, Stale};
 use driftq_core::effect::{DoubtCause, EffectState, ResolvedAs};
 use driftq_core::view::Blocked;
 use driftq_core::{DeathReason, OnDoubt, Unkeyed};
+
+/// Returns the wire word of an enum.
+pub(crate) fn word(value: impl serde::Serialize) -> String {
+    let word = serde_json::to_value(value).ok();
+    word.and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+}
 
 /// A value of the core that has a word on the wire.
 pub(crate) trait ToWire {
@@ -18,6 +25,22 @@ pub(crate) trait ToCore {
     type Core;
 
     fn core(self) -> Self::Core;
+}
+
+impl ToWire for AttentionKind {
+    type Wire = words::AttentionKind;
+
+    fn wire(self) -> words::AttentionKind {
+        match self {
+            AttentionKind::Quarantined => words::AttentionKind::Quarantined,
+            AttentionKind::PartitionFull => words::AttentionKind::PartitionFull,
+            AttentionKind::NoConsumers => words::AttentionKind::NoConsumers,
+            AttentionKind::OpenLimit => words::AttentionKind::OpenLimit,
+            AttentionKind::Paused => words::AttentionKind::Paused,
+            AttentionKind::Failing => words::AttentionKind::Failing,
+            AttentionKind::DeadLetters => words::AttentionKind::DeadLetters,
+        }
+    }
 }
 
 macro_rules! words {

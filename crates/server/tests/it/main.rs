@@ -31,6 +31,8 @@ mod moved;
 mod older_nodes;
 mod openapi;
 mod operations;
+
+mod overview;
 mod pause;
 mod peek;
 mod pointers;

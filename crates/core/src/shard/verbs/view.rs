@@ -12,7 +12,9 @@ use crate::shard::context::Context;
 use crate::shard::state::GroupRecent;
 use crate::shard::{Cursor, Group, Shard, Topic};
 use crate::time::Timestamp;
-use crate::view::{Blocked, ConsumerView, CursorView, GroupView, LaneView, RecentView, TopicView};
+use crate::view::{
+    AllViews, Blocked, ConsumerView, CursorView, GroupView, LaneView, RecentView, TopicView,
+};
 
 impl Context<'_> {
     pub(crate) fn view_topic(&self, name: &TopicName) -> Decided {
@@ -21,10 +23,23 @@ impl Context<'_> {
     }
 
     pub(crate) fn list_topics(&self, namespace: &Text) -> Decision {
-        let first = TopicName { namespace: namespace.clone(), topic: Text::default() };
-        let names = self.names.range(first..).take_while(|(name, _)| name.namespace == *namespace);
-        let views = names.map(|(_, id)| show_topic(self.now, &self.topics[id]));
+        let views = self.topics_of(namespace).map(|topic| show_topic(self.now, topic));
         Decision::reply(Reply::Topics(views.collect()))
+    }
+
+    pub(crate) fn view_all(&self, namespace: &Text) -> Decision {
+        let mut volatile = Vec::new();
+        let mut views = AllViews::default();
+        for topic in self.topics_of(namespace) {
+            views.topics.push(show_topic(self.now, topic));
+            let groups = topic.groups.values().map(|id| &self.groups[id]);
+            views.groups.extend(
+                groups.map(|group| {
+                    self.show_group(self.now, group, &self.times(group, &mut volatile))
+                }),
+            );
+        }
+        Decision { volatile, ..Decision::reply(Reply::All(Box::new(views))) }
     }
 
     pub(crate) fn list_groups(&self, name: &TopicName) -> Decided {
@@ -76,6 +91,19 @@ type Times = BTreeMap<Lane, Timestamp>;
 impl Shard {
     pub(crate) fn group_reads(&self, name: &GroupName) -> Reads {
         self.group_named(name).map_or_else(|_| Vec::new(), |(_, group)| self.time_reads([group]))
+    }
+
+    /// The topics of a namespace, sorted by name.
+    fn topics_of<'a>(&'a self, namespace: &'a Text) -> impl Iterator<Item = &'a Topic> {
+        let first = TopicName { namespace: namespace.clone(), topic: Text::default() };
+        let names = self.names.range(first..);
+        let names = names.take_while(move |(name, _)| name.namespace == *namespace);
+        names.map(|(_, id)| &self.topics[id])
+    }
+
+    pub(crate) fn all_reads(&self, namespace: &Text) -> Reads {
+        let groups = self.topics_of(namespace).flat_map(|topic| topic.groups.values());
+        self.time_reads(groups.map(|id| &self.groups[id]))
     }
 
     pub(crate) fn groups_reads(&self, name: &TopicName) -> Reads {

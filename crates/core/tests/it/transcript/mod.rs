@@ -170,6 +170,16 @@ impl World {
         }
     }
 
+    /// Plays a line and returns its last reply.
+    pub(crate) fn reply_to(&mut self, line: &str) -> Option<Reply> {
+        self.play(line);
+        self.answers.last().cloned()?.ok()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// Returns the reply to a command that scripts cannot express, as text.
     pub(crate) fn command(&mut self, command: Command) -> String {
         self.answers.clear();

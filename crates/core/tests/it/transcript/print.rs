@@ -166,6 +166,9 @@ pub(crate) fn reply(answered: &CommandResult) -> String {
             Reply::Topic(view) => topic(view),
             Reply::Group(view) => group(view),
             Reply::Topics(views) => list(views.iter().map(topic)),
+            Reply::All(views) => {
+                list(views.topics.iter().map(topic).chain(views.groups.iter().map(group_briefly)))
+            }
             Reply::Groups(views) => list(views.iter().map(group_briefly)),
             Reply::Peeked(peeked) => format!(
                 "{} (scanned {}, {})",

@@ -111,6 +111,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
         }
         "peek" => Command::Peek(Box::new(peek(&words))),
         "topics" => Command::ListTopics { namespace: word(1).into() },
+        "all" => Command::ViewAll { namespace: word(1).into() },
         "groups" => Command::ListGroups(topic(word(1))),
         "would" if word(2).contains('/') => Command::WouldDeleteGroup(group(word(2))),
         "would" => Command::WouldDeleteTopic(topic(word(2))),

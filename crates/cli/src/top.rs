@@ -1,0 +1,161 @@
+//! `driftq top`: the busiest or latest groups, live.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use console::{Key, Term};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::cli_error::CliError;
+use crate::client::Remote;
+use crate::output::{self, Column};
+use crate::status::{groups, totals, with_ages};
+
+/// Watch the groups live, the oldest backlog first
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq top
+  driftq top --sort acked --interval 5
+
+Keys: o oldest, b backlog, d delivered, a acked, f failed, n name, q quit")]
+pub(crate) struct Top {
+    /// Order of the groups
+    #[arg(long, value_enum, default_value = "oldest")]
+    sort: Order,
+    /// Seconds between two refreshes
+    #[arg(long, default_value = "2", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Order {
+    /// Oldest unsettled message first
+    Oldest,
+    /// Largest backlog first
+    Backlog,
+    /// Most deliveries per second first
+    Delivered,
+    /// Most acks per second first
+    Acked,
+    /// Most failures per second first
+    Failed,
+    /// By topic and name
+    Name,
+}
+
+impl Order {
+    fn of(key: char) -> Option<Order> {
+        Some(match key {
+            'o' => Order::Oldest,
+            'b' => Order::Backlog,
+            'd' => Order::Delivered,
+            'a' => Order::Acked,
+            'f' => Order::Failed,
+            'n' => Order::Name,
+            _ => return None,
+        })
+    }
+
+    /// The order of the server from which this one is made.
+    fn of_server(self) -> &'static str {
+        match self {
+            Order::Name => "name",
+            Order::Oldest => "oldest",
+            Order::Backlog | Order::Delivered | Order::Acked | Order::Failed => "backlog",
+        }
+    }
+
+    /// The rate to sort by, if the server does not sort by it.
+    fn rate(self) -> Option<&'static str> {
+        match self {
+            Order::Delivered => Some("delivered"),
+            Order::Acked => Some("acked"),
+            Order::Failed => Some("failed"),
+            Order::Oldest | Order::Backlog | Order::Name => None,
+        }
+    }
+}
+
+/// The server returns at most this many groups at once.
+const LIMIT: u32 = 1_000;
+
+const COLUMNS: &[Column] = &[
+    ("topic", "topic"),
+    ("group", "group"),
+    ("backlog", "backlog"),
+    ("oldest", "oldest"),
+    ("leased", "leased"),
+    ("waiting", "waiting"),
+    ("delivered/s", "rates.delivered"),
+    ("acked/s", "rates.acked"),
+    ("failed/s", "rates.failed"),
+    ("paused by", "paused.by"),
+];
+
+impl Top {
+    pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
+        let client = remote.client()?;
+        let term = Term::stdout();
+        if !term.is_term() {
+            let message = "top needs a terminal; for a single report use: driftq status";
+            return Err(CliError::Usage(message.to_owned()).into());
+        }
+        let mut keys = read_keys(term.clone());
+        let mut order = self.sort;
+        loop {
+            let overview = client.get("overview", &[]).await?.into_value();
+            let listed = groups(&client, order.of_server(), LIMIT).await?;
+            show(&term, &overview, &listed, order)?;
+            let pause = tokio::time::sleep(Duration::from_secs(self.interval));
+            tokio::select! {
+                key = keys.recv() => match key {
+                    None | Some(Key::Char('q') | Key::Escape | Key::CtrlC) => return Ok(()),
+                    Some(Key::Char(key)) => order = Order::of(key).unwrap_or(order),
+                    Some(_) => {}
+                },
+                () = pause => {}
+                _ = tokio::signal::ctrl_c() => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Reads keys on a thread of its own, which ends with the process.
+fn read_keys(term: Term) -> mpsc::UnboundedReceiver<Key> {
+    let (send, keys) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        while let Ok(key) = term.read_key() {
+            if send.send(key).is_err() {
+                return;
+            }
+        }
+    });
+    keys
+}
+
+fn show(term: &Term, overview: &Value, listed: &Value, order: Order) -> anyhow::Result<()> {
+    let (rows, _) = term.size();
+    let mut groups = listed["groups"].as_array().cloned().unwrap_or_default();
+    if let Some(rate) = order.rate() {
+        let of = |group: &Value| group["rates"][rate].as_f64().unwrap_or_default();
+        groups.sort_by(|one, other| of(other).total_cmp(&of(one)));
+    }
+    let mut lines = totals(overview);
+    let attention = overview["attention"].as_array().map_or(0, Vec::len);
+    if attention > 0 {
+        lines.push(format!("{attention} things need attention; see: driftq status"));
+    }
+    lines.push(String::new());
+    // The header of the table and the line with the keys.
+    let room = usize::from(rows).saturating_sub(lines.len() + 2).max(1);
+    groups.truncate(room);
+    let table = with_ages(json!({ "overview": overview, "groups": groups }));
+    lines.push(output::table(&table, "groups", COLUMNS));
+    let name = order.to_possible_value().map(|value| value.get_name().to_owned());
+    lines.push(format!("sorted by {}; keys: o b d a f n, q to quit", name.unwrap_or_default()));
+    term.clear_screen()?;
+    term.write_str(&lines.join("\n"))?;
+    Ok(())
+}
