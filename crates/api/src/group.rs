@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Time;
+use crate::message::Worker;
 use crate::number::{Integer, PartitionNumber};
 use crate::schema::{GroupName, PageCursor, TopicName};
 use crate::strict::{object, short};
@@ -205,6 +206,8 @@ pub struct Consumer {
     pub last_seen_at: Time,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_settle_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<Worker>,
     pub connections: Vec<Connection>,
 }
 

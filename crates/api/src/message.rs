@@ -10,7 +10,9 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use crate::Time;
 use crate::group::{SeekEnd, Start};
 use crate::limits::{HEADERS_MAX, ITEMS_MAX, LABELS_MAX};
-use crate::number::{BackoffMs, LeaseMs, Limit, MaxAttempts, PartitionNumber, Prefetch, WaitMs};
+use crate::number::{
+    BackoffMs, LeaseMs, Limit, MaxAttempts, PartitionNumber, Prefetch, WaitMs, WorkerNumber,
+};
 use crate::schema::{
     Base64, EnvelopeText, GroupName, Headers, IdempotencyKey, Labels, LeaseToken, MessageId,
     MessageKey, Owner, Tenant, TopicName,
@@ -139,6 +141,37 @@ pub struct ProducedBatch {
     pub refused: usize,
 }
 
+/// A worker process, as it describes itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Worker {
+    #[schema(value_type = Owner)]
+    pub id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Owner>)]
+    pub sdk: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Owner>)]
+    pub version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Owner>)]
+    pub host: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<WorkerNumber>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<WorkerNumber>,
+}
+
+/// `POST /v1/leave`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Leave {
+    /// The id of the worker.
+    #[schema(value_type = Owner)]
+    pub worker: String,
+}
+
 /// `GET` or `POST /v1/consume`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -158,6 +191,8 @@ pub struct Consume {
     #[serde(default)]
     #[schema(value_type = Option<SeekEnd>)]
     pub start: Option<Start>,
+    #[serde(default, deserialize_with = "optional_object")]
+    pub worker: Option<Worker>,
 }
 
 /// `POST /v1/receive`.
@@ -182,6 +217,8 @@ pub struct Receive {
     #[serde(default)]
     #[schema(value_type = Option<SeekEnd>)]
     pub start: Option<Start>,
+    #[serde(default, deserialize_with = "optional_object")]
+    pub worker: Option<Worker>,
 }
 
 /// A message value, as text if it is valid UTF-8.

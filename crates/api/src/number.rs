@@ -90,6 +90,8 @@ numbers! {
     WaitMs(u64) = 0..=60_000;
     /// Unsettled deliveries that a stream may have.
     Prefetch(u32) = 1..=10_000;
+    /// A process id or a number of threads that a worker reports.
+    WorkerNumber(u32) = 0..=2_147_483_647;
     /// Items of a page, or messages of a poll.
     Limit(u32) = 1..=1_000;
     /// A partition of a topic.

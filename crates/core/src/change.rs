@@ -394,6 +394,8 @@ pub enum VolatileChange {
     },
     /// A consumer left.
     Left(ConsumerId),
+    /// A worker is about to end. It gets nothing until `until`.
+    WorkerLeft { worker: Text, until: Timestamp },
     /// `turns` consumers at the front of a group's queue had their turn.
     Turned { group: GroupId, turns: usize },
     /// A lane of a group was visited. `more`: it has more right now. `stalled`: it has more, and no

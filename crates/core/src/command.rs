@@ -26,12 +26,13 @@ use crate::view::{AllViews, GroupView, TopicView};
 
 pub use crate::id::LeaseId;
 pub use crate::name::{GroupName, TopicName};
-pub use crate::view::{Peer, PeerKind};
+pub use crate::view::{Peer, PeerKind, Worker};
 pub use audit::{AuditSlice, ReadAudit};
 pub use call::{
     Call, Committed, CreateGroup, Creation, DeleteGroup, DeleteTopic, DeletedTopic, Finished,
-    GroupContents, ListGroups, ListTopics, NamedEffect, RedrivenAs, Resume, TopicContents, ViewAll,
-    ViewChain, ViewGroup, ViewTopic, WouldDeleteGroup, WouldDeleteTopic, WouldPurge,
+    GroupContents, LeaveWorker, ListGroups, ListTopics, NamedEffect, RedrivenAs, Resume,
+    TopicContents, ViewAll, ViewChain, ViewGroup, ViewTopic, WouldDeleteGroup, WouldDeleteTopic,
+    WouldPurge,
 };
 pub use commit::{Commit, CommitReceipt, Ending, Part};
 pub use dead::{DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge};
@@ -99,6 +100,11 @@ pub enum Command {
     GiveBack(LeaseId),
     /// Redrive a dead letter to the group it failed in.
     Redrive(Redrive),
+    /// Stop deliveries to a worker, because it is about to end.
+    LeaveWorker {
+        /// Its id.
+        worker: Text,
+    },
     /// Show a topic.
     ViewTopic(TopicName),
     /// Show a group.

@@ -201,6 +201,10 @@ pub const READ_LOOKUPS_MAX: usize = 256;
 pub const BETWEEN_POLLS_MS: u64 = 10_000;
 /// How long a group remembers an owner that it does not see any more.
 pub const SEEN_MS: u64 = 600_000;
+/// For how long a worker that has left gets nothing.
+pub const WORKER_LEFT_MS: u64 = 60_000;
+/// Workers that have left that a shard remembers.
+pub const WORKERS_LEFT_MAX: usize = 10_000;
 /// Owners that a shard remembers.
 pub const SEEN_MAX: usize = 10_000;
 /// Owners in the view of a group.

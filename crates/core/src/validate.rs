@@ -1,6 +1,6 @@
 //! Validation of names, keys, owners and lease times.
 
-use crate::command::Rejection;
+use crate::command::{Rejection, Worker};
 use crate::effect::Scope;
 use crate::id::Text;
 use crate::limits::{
@@ -38,6 +38,31 @@ pub(crate) fn check_owner(owner: &str) -> Result<(), Rejection> {
     } else {
         Err(Rejection::invalid("owner", format!("must be 1 to {OWNER_BYTES_MAX} printable bytes")))
     }
+}
+
+/// Rejects an id, or another text of a worker, that is not short and printable.
+pub(crate) fn check_worker_text(field: &'static str, text: &str) -> Result<(), Rejection> {
+    if (1..=OWNER_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control) {
+        Ok(())
+    } else {
+        let reason = format!("must be 1 to {OWNER_BYTES_MAX} printable bytes");
+        Err(Rejection::invalid(field, reason))
+    }
+}
+
+pub(crate) fn check_worker(worker: &Worker) -> Result<(), Rejection> {
+    check_worker_text("worker.id", &worker.id)?;
+    let texts = [
+        ("worker.sdk", &worker.sdk),
+        ("worker.version", &worker.version),
+        ("worker.host", &worker.host),
+    ];
+    for (field, text) in texts {
+        if let Some(text) = text {
+            check_worker_text(field, text)?;
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn check_key(key: &str) -> Result<(), Rejection> {

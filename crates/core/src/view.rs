@@ -113,6 +113,9 @@ pub struct OwnerView {
     pub last_seen_at: Timestamp,
     /// When it last settled.
     pub last_settle_at: Option<Timestamp>,
+    /// The worker that last connected under this name, if it named itself.
+    #[serde(default)]
+    pub worker: Option<Box<Worker>>,
 }
 
 /// A stream or poll of a group.
@@ -223,6 +226,26 @@ pub struct Peer {
     pub kind: PeerKind,
     /// Its remote address.
     pub remote: Text,
+    /// The worker that it belongs to, if it named one. The first release does not send it.
+    #[serde(default)]
+    pub worker: Option<Box<Worker>>,
+}
+
+/// A worker process, as it describes itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its id. `POST /v1/leave` names it.
+    pub id: Text,
+    /// The library that it uses.
+    pub sdk: Option<Text>,
+    /// The version of the library.
+    pub version: Option<Text>,
+    /// Its host.
+    pub host: Option<Text>,
+    /// Its process id.
+    pub pid: Option<u32>,
+    /// How many messages it handles at a time.
+    pub concurrency: Option<u32>,
 }
 
 /// A stream stays connected until the consumer leaves. A poll receives the deliveries of one batch.

@@ -71,6 +71,7 @@ pub(crate) fn kind_of(command: &Command) -> &'static str {
         Command::WouldDeleteTopic(_) | Command::WouldDeleteGroup(_) => "would delete",
         Command::WouldPurge(_) => "would purge",
         Command::Repair(_) => "repair",
+        Command::LeaveWorker { .. } => "leave worker",
         Command::Leave(_)
         | Command::GiveBack(_)
         | Command::Arrive(_)

@@ -116,6 +116,13 @@ pub struct ViewAll {
     pub namespace: Text,
 }
 
+/// Stop deliveries to a worker, because it is about to end.
+#[derive(Debug, Clone)]
+pub struct LeaveWorker {
+    /// Its id.
+    pub worker: Text,
+}
+
 /// Show all groups of a topic.
 #[derive(Debug, Clone)]
 pub struct ListGroups(pub TopicName);
@@ -195,6 +202,7 @@ calls! {
             TopicContents { messages, open, groups, dead_letters };
     ViewTopic, |call| Command::ViewTopic(call.0) => Box<TopicView>, Reply::Topic(view) => view;
     ListTopics, |call| Command::ListTopics { namespace: call.namespace } => Vec<TopicView>, Reply::Topics(views) => views;
+    LeaveWorker, |call| Command::LeaveWorker { worker: call.worker } => (), Reply::Done => ();
     ViewAll, |call| Command::ViewAll { namespace: call.namespace } => Box<AllViews>, Reply::All(views) => views;
 
     DeleteGroup, |call| Command::DeleteGroup(call.0) => GroupContents,

@@ -78,9 +78,10 @@ impl Command {
             Command::ListEffects(list) => CommandTarget::Shard(list.shard),
             Command::ViewChain { shard, .. } => CommandTarget::Shard(*shard),
             Command::ReadAudit(read) => CommandTarget::Shard(read.shard),
-            Command::ListTopics { .. } | Command::ViewAll { .. } | Command::StorageLow(_) => {
-                CommandTarget::Every
-            }
+            Command::ListTopics { .. }
+            | Command::ViewAll { .. }
+            | Command::LeaveWorker { .. }
+            | Command::StorageLow(_) => CommandTarget::Every,
             Command::Leave(_) | Command::GiveBack(_) | Command::Arrive(_) | Command::Arrived(_) => {
                 CommandTarget::Known
             }

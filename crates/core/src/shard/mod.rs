@@ -216,6 +216,7 @@ impl Shard {
             | Command::Seek(_)
             | Command::Join(_)
             | Command::Leave(_)
+            | Command::LeaveWorker { .. }
             | Command::Ack(_)
             | Command::Nack(_)
             | Command::Extend(_)
@@ -291,6 +292,7 @@ impl Shard {
             Command::ViewGroup(name) => context.view_group(name),
             Command::ListTopics { namespace } => Ok(context.list_topics(namespace)),
             Command::ViewAll { namespace } => Ok(context.view_all(namespace)),
+            Command::LeaveWorker { worker } => context.leave_worker(worker),
             Command::ListGroups(name) => context.list_groups(name),
             Command::Peek(peek) => context.peek(peek),
             Command::ListDead(list) => context.list_dead(list),

@@ -44,3 +44,4 @@ mod settle_table;
 mod transcript;
 mod v1_gaps;
 mod view;
+mod worker;

@@ -72,7 +72,7 @@ async fn stream(
     remote: SocketAddr,
     request: Consume,
 ) -> Result<Response<Body>, ApiError> {
-    let Consume { topic, group, owner, lease_ms, prefetch, start } = request;
+    let Consume { topic, group, owner, lease_ms, prefetch, start, worker } = request;
     let start = convert::start(start);
     let share = app.consumer_share()?;
     let credit_bytes = share.credit_bytes(app.limits.stream_bytes);
@@ -84,7 +84,11 @@ async fn stream(
         credit: share.credit(prefetch.map_or(PREFETCH, Prefetch::get)),
         credit_bytes,
         start,
-        peer: Peer { kind: PeerKind::Stream, remote: remote.to_string().into() },
+        peer: Peer {
+            kind: PeerKind::Stream,
+            remote: remote.to_string().into(),
+            worker: convert::named_worker(worker),
+        },
     };
     let connection = ConsumerConnection::open(app, share.clone(), join, Session::stream).await?;
     let chunk_bytes = CHUNK_BYTES.min(credit_bytes as usize);

@@ -8,7 +8,7 @@ use driftq_api::death::{Death, Origin};
 use driftq_api::message::{
     self as wire, Delivery as WireDelivery, Envelope as WireEnvelope, Lease, Redriven, Value,
 };
-use driftq_api::number::{BackoffMs, MaxAttempts, PartitionNumber};
+use driftq_api::number::{BackoffMs, MaxAttempts, PartitionNumber, WorkerNumber};
 use driftq_api::{Time, group, topic};
 use driftq_core::change::Delivery;
 use driftq_core::command::{self, Start};
@@ -283,6 +283,7 @@ fn consumer(view: &OwnerView) -> group::Consumer {
         hold_p95_ms: view.hold_p95_ms,
         last_seen_at: time(view.last_seen_at),
         last_settle_at: view.last_settle_at.map(time),
+        worker: view.worker.as_deref().map(worker),
         connections: Vec::new(),
     }
 }
@@ -299,7 +300,33 @@ fn unseen(view: &ConsumerView) -> group::Consumer {
         hold_p95_ms: None,
         last_seen_at: view.since,
         last_settle_at: view.last_settle_at,
+        worker: view.peer.worker.clone(),
     })
+}
+
+fn worker(worker: &command::Worker) -> wire::Worker {
+    let text = |text: &Option<Text>| text.as_deref().map(str::to_owned);
+    wire::Worker {
+        id: worker.id.to_string(),
+        sdk: text(&worker.sdk),
+        version: text(&worker.version),
+        host: text(&worker.host),
+        pid: worker.pid.map(WorkerNumber::stored),
+        concurrency: worker.concurrency.map(WorkerNumber::stored),
+    }
+}
+
+/// Converts what a worker says of itself.
+pub(crate) fn named_worker(worker: Option<wire::Worker>) -> Option<Box<command::Worker>> {
+    let worker = worker?;
+    Some(Box::new(command::Worker {
+        id: worker.id.into(),
+        sdk: given(worker.sdk),
+        version: given(worker.version),
+        host: given(worker.host),
+        pid: worker.pid.map(WorkerNumber::get),
+        concurrency: worker.concurrency.map(WorkerNumber::get),
+    }))
 }
 
 fn connection(view: &ConsumerView) -> group::Connection {

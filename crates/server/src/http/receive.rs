@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, State};
-use axum::http::{Response, Version};
-use driftq_api::message::{Receive, Received};
+use axum::http::{Response, StatusCode, Version};
+use driftq_api::message::{Leave, Receive, Received};
 use driftq_api::number::{LeaseMs, Limit, WaitMs};
 use driftq_core::Session;
 use driftq_core::change::Delivery;
-use driftq_core::command::{GroupName, Join, Peer, PeerKind, ViewGroup};
+use driftq_core::command::{GroupName, Join, LeaveWorker, Peer, PeerKind, ViewGroup};
 use driftq_core::view::Blocked;
 
 use super::answer::of_json;
@@ -55,7 +55,7 @@ pub(crate) async fn receive(
     version: Version,
     input: Input<Receive>,
 ) -> Result<Response<Body>, ApiError> {
-    let Receive { topic, group, owner, lease_ms, max, wait_ms, start } = input.into_body();
+    let Receive { topic, group, owner, lease_ms, max, wait_ms, start, worker } = input.into_body();
     let (max, wait_ms) = (max.map_or(MAX, Limit::get), wait_ms.map_or(WAIT_MS, WaitMs::get));
     let start = convert::start(start);
     let share = app.consumer_share()?;
@@ -69,7 +69,11 @@ pub(crate) async fn receive(
         credit: share.credit(max),
         credit_bytes,
         start,
-        peer: Peer { kind: PeerKind::Poll, remote: remote.to_string().into() },
+        peer: Peer {
+            kind: PeerKind::Poll,
+            remote: remote.to_string().into(),
+            worker: convert::named_worker(worker),
+        },
     };
     let poll = |consumer, now| Session::poll(consumer, now, wait_ms);
     let mut connection = ConsumerConnection::open(&app, share.clone(), join, poll).await?;
@@ -109,6 +113,25 @@ pub(crate) async fn receive(
         Body::from(answer)
     };
     Ok(of_json(Body::new(Counted { body, _held: share })))
+}
+
+impl ApiRequest for Leave {
+    const QUERY: &'static [Param] = &[field("worker")];
+}
+
+/// Stops deliveries to a worker that is about to end, on every node.
+#[utoipa::path(
+    post, path = "/v1/leave", operation_id = "leave", tag = "messages",
+    params(QueryForm<Leave>),
+    request_body = Leave,
+    responses((status = 204, description = "every shard knows it")),
+)]
+pub(crate) async fn leave(
+    State(app): State<App>,
+    input: Input<Leave>,
+) -> Result<StatusCode, ApiError> {
+    app.call(LeaveWorker { worker: input.body.worker.into() }).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 fn written(node: &Node, deliveries: &[Box<Delivery>], bytes: usize) -> Vec<u8> {

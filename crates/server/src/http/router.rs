@@ -60,6 +60,7 @@ served! {
     consume::by_query,
     consume::by_body,
     receive::receive,
+    receive::leave,
     settle::ack,
     settle::nack,
     settle::extend,

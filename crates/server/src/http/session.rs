@@ -217,7 +217,13 @@ impl ConsumerConnection {
     fn take(&mut self, handed: ConsumerEvent) {
         match handed {
             ConsumerEvent::Deliveries(given) => self.deliver(given),
-            ConsumerEvent::Dismissed => self.is_dismissed = true,
+            ConsumerEvent::Dismissed => {
+                self.is_dismissed = true;
+                // What the client has not received goes to other consumers.
+                for command in self.session.end() {
+                    self.node.send(self.shard, command);
+                }
+            }
         }
     }
 

@@ -54,3 +54,4 @@ mod unread;
 mod v1_gaps;
 mod verbs;
 mod web_pages;
+mod worker;

@@ -367,6 +367,8 @@ pub(crate) struct Volatile {
     pub(crate) storage_low: bool,
     /// The newest format that all nodes read.
     pub(crate) format: Format,
+    /// Until when each worker that has left gets nothing.
+    pub(crate) left: BTreeMap<Text, Timestamp>,
     /// What happened since the last batch was closed.
     pub(crate) activity: Vec<Activity>,
     /// The owners that each group has seen.

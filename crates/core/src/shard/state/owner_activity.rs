@@ -1,5 +1,6 @@
 //! What an owner did in a group lately: how much it settled, and how fast.
 
+use crate::command::Worker;
 use crate::id::Text;
 use crate::shard::state::recent::Recent;
 use crate::time::Timestamp;
@@ -8,6 +9,8 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone)]
 pub(crate) struct OwnerActivity {
     pub(crate) name: Text,
+    /// The worker that last connected under this name.
+    pub(crate) worker: Option<Box<Worker>>,
     /// When it last connected, disconnected, settled or extended.
     pub(crate) at: Timestamp,
     pub(crate) last_settle_at: Option<Timestamp>,
@@ -23,6 +26,7 @@ impl OwnerActivity {
     pub(crate) fn new(name: Text, now: Timestamp) -> OwnerActivity {
         OwnerActivity {
             name,
+            worker: None,
             at: now,
             last_settle_at: None,
             acked: Recent::default(),

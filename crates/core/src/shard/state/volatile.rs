@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use crate::change::{Chore, Prefetch, VolatileChange};
 use crate::command::PeerKind;
 use crate::id::{ConsumerId, GroupId, Lane, Offset, TopicId};
+use crate::limits::WORKERS_LEFT_MAX;
 use crate::shard::Shard;
 use crate::shard::state::{Consumer, Wakeup};
 use crate::time::Timestamp;
@@ -49,11 +50,21 @@ impl Shard {
                     group.consumers.insert(*consumer);
                     group.seen = self.now;
                 }
-                self.saw(*group, *owner);
+                self.saw(*group, *owner).worker.clone_from(&peer.worker);
                 self.enqueue(*consumer);
                 self.plan_idle(*group);
             }
             VolatileChange::Left(consumer) => drop(self.forget_consumer(*consumer)),
+            VolatileChange::WorkerLeft { worker, until } => {
+                let (now, left) = (self.now, &mut self.volatile.left);
+                if left.len() >= WORKERS_LEFT_MAX {
+                    left.retain(|_, until| now < *until);
+                }
+                // Above the limit a worker is forgotten: its own SDK sends no further request.
+                if left.len() < WORKERS_LEFT_MAX {
+                    left.insert(worker.clone(), *until);
+                }
+            }
             VolatileChange::Turned { group, turns } => self.turn(*group, *turns),
             VolatileChange::Visited { group, lane, more, stalled, fresh } => {
                 let Some(of) = self.groups.get_mut(group) else { return };

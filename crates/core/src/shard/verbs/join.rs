@@ -1,14 +1,14 @@
 //! Consumers join and leave a group.
 
-use crate::change::{Change, Decision, VolatileChange};
-use crate::command::{Join, Missing, Rejection, Reply, Start};
+use crate::change::{Action, Change, Decision, VolatileChange};
+use crate::command::{Join, Missing, Rejection, Reply, Start, Worker};
 use crate::id::{ConsumerId, OwnerId, Text};
-use crate::limits::CREDIT_MAX;
+use crate::limits::{CREDIT_MAX, WORKER_LEFT_MS};
 use crate::refusal::Decided;
 use crate::shard::context::Context;
 use crate::shard::done;
 use crate::shard::verbs::create_group::{earliest, latest};
-use crate::validate::{check_lease, check_owner};
+use crate::validate::{check_lease, check_owner, check_worker, check_worker_text};
 
 impl Context<'_> {
     /// Returns the id of an owner. Stores the name if it is new.
@@ -31,6 +31,9 @@ impl Context<'_> {
     /// `auto_create_groups`.
     pub(crate) fn join(&self, join: &Join) -> Decided {
         check_owner(&join.owner)?;
+        if let Some(worker) = &join.peer.worker {
+            check_worker(worker)?;
+        }
         if !(1..=CREDIT_MAX).contains(&join.credit) {
             return Err(Rejection::invalid("credit", "must be between 1 and 10000").into());
         }
@@ -69,6 +72,12 @@ impl Context<'_> {
         if ids != self.ids {
             changes.push(Change::Ids(ids));
         }
+        let reply = Reply::Joined { group, consumer: join.consumer };
+        if self.has_left(join.peer.worker.as_deref()) {
+            // It gets an empty answer. The group exists, as after any other join.
+            let actions = vec![Action::Dismiss(join.consumer)];
+            return Ok(Decision { reply, changes, volatile: Vec::new(), actions });
+        }
         let joined = VolatileChange::Joined {
             consumer: join.consumer,
             group,
@@ -78,8 +87,30 @@ impl Context<'_> {
             credit_bytes: join.credit_bytes,
             peer: join.peer.clone(),
         };
-        let reply = Reply::Joined { group, consumer: join.consumer };
         Ok(Decision { reply, changes, volatile: vec![joined], actions: Vec::new() })
+    }
+
+    /// Ends the streams and polls of a worker. For a while it gets nothing, so that a request that
+    /// is still on its way leases no message to a process that ends.
+    pub(crate) fn leave_worker(&self, worker: &Text) -> Decided {
+        check_worker_text("worker", worker)?;
+        let consumers = self.volatile.consumers.iter();
+        let left: Vec<ConsumerId> = consumers
+            .filter(|(_, consumer)| {
+                consumer.peer.worker.as_deref().is_some_and(|of| of.id == *worker)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        let until = self.now.after(WORKER_LEFT_MS);
+        let mut volatile = vec![VolatileChange::WorkerLeft { worker: worker.clone(), until }];
+        volatile.extend(left.iter().map(|id| VolatileChange::Left(*id)));
+        let actions = left.into_iter().map(Action::Dismiss).collect();
+        Ok(Decision { volatile, actions, ..done() })
+    }
+
+    fn has_left(&self, worker: Option<&Worker>) -> bool {
+        let until = worker.and_then(|worker| self.volatile.left.get(&worker.id));
+        until.is_some_and(|until| self.now < *until)
     }
 
     pub(crate) fn leave(&self, consumer: ConsumerId) -> Decision {

@@ -85,6 +85,7 @@ fn of<'a>(
         hold_p95_ms: None,
         last_seen_at: seen_at,
         last_settle_at: None,
+        worker: None,
     });
     owner.last_seen_at = owner.last_seen_at.max(seen_at);
     owner
@@ -102,5 +103,6 @@ impl OwnerView {
         self.hold_p50_ms = percentile(50).or(self.hold_p50_ms);
         self.hold_p95_ms = percentile(95).or(self.hold_p95_ms);
         self.last_settle_at = self.last_settle_at.max(seen.last_settle_at);
+        self.worker = seen.worker.clone().or(self.worker.take());
     }
 }

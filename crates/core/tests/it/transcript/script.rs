@@ -6,7 +6,7 @@ use driftq_core::command::{
     Arrived, Claim, CreateTopic, DeadFilter, DeadState, ExpectedDelivery, Explain, Extend,
     GroupName, Join, LeaseId, ListDead, Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter,
     PeekState, Peer, PeerKind, Produce, Purge, Redrive, Repair, Routed, Seek, SeekTo, Seen, Start,
-    TopicName,
+    TopicName, Worker,
 };
 use driftq_core::{
     AutoCreateGroups, Command, ConsumerId, DeathReason, Envelope, Extension, RetryPolicy,
@@ -145,6 +145,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
         "produce" => Command::Produce(Box::new(produce(&words))),
         "join" => join(world, &words),
         "leave" => Command::Leave(world.consumers.remove(word(1)).expect("a consumer that joined")),
+        "leaveworker" => Command::LeaveWorker { worker: word(1).into() },
         "ack" => Command::Ack(claim(world, &words)),
         "nack" => Command::Nack(nack(world, &words, NackKind::Failed)),
         "bury" => Command::Nack(nack(world, &words, NackKind::Final)),
@@ -373,7 +374,12 @@ fn join(world: &mut World, words: &[String]) -> Command {
         credit: option(words, "credit").map_or(100, |n| n.parse().expect("a number")),
         credit_bytes: option(words, "bytes").map_or(1 << 20, |n| n.parse().expect("a number")),
         start: start(words),
-        peer: Peer { kind, ..Peer::default() },
+        peer: Peer {
+            kind,
+            worker: option(words, "worker")
+                .map(|id| Box::new(Worker { id: id.into(), ..Worker::default() })),
+            ..Peer::default()
+        },
     })
 }
 
