@@ -13,18 +13,16 @@ use driftq_api::words::ExhaustedReason;
 use driftq_core::activity::{Activity, DeliveryEvent, RedeliveryCause};
 use driftq_core::command::BeginDecision;
 use driftq_core::effect::EffectState;
-use driftq_core::view::{Blocked, CursorView, GroupView, TopicView};
+use driftq_core::view::{AllViews, Blocked, CursorView};
 use driftq_core::{Batch, CommandResult, DeathReason, Rejection, Reply, Timestamp};
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder as _};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
+use crate::series::{OTHER, SeriesOf, Totals};
 use crate::shard_stats::ShardCounts;
 
-/// Maximum number of topics, and of groups, listed by name. A server with more lists the first
-/// ones.
-const NAMES_MAX: usize = 1_000;
 /// Maximum number of shards listed by number. A node that serves more lists the first ones.
 const SHARDS_MAX: usize = 128;
 /// Number of samples after which histograms are aggregated. Until then, each sample is kept in
@@ -35,6 +33,10 @@ const META: Metadata<'static> = Metadata::new("driftq", Level::INFO, None);
 
 /// The description of each metric.
 const HELP: &[(&str, &str)] = &[
+    (
+        "driftq_build_info",
+        "Always 1. The labels are the version, the commit and the storage engine.",
+    ),
     ("driftq_ready", "1 while /v1/readyz reports ready, else 0."),
     ("driftq_produced_total", "Messages stored, redriven ones included."),
     ("driftq_refused_total", "Requests rejected because a limit was reached, by limit."),
@@ -51,6 +53,26 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_dead_letters_total", "Messages that became dead letters, by reason."),
     ("driftq_redriven_total", "Dead letters redriven to their group."),
     ("driftq_effects_total", "Decisions about effects."),
+    ("driftq_topic_produced_total", "Messages stored in the topic, redriven ones included."),
+    ("driftq_topic_produced_bytes_total", "Bytes of those messages."),
+    ("driftq_topic_dead_lettered_total", "Messages of the topic that became dead letters."),
+    ("driftq_group_delivered_total", "Deliveries to the group, repeated ones included."),
+    ("driftq_group_redelivered_total", "Repeated deliveries to the group."),
+    ("driftq_group_acked_total", "Deliveries of the group acked."),
+    ("driftq_group_nacked_total", "Nacks of the group after which the message is retried."),
+    (
+        "driftq_group_expired_total",
+        "Expired leases of the group after which the message is retried.",
+    ),
+    (
+        "driftq_group_returned_total",
+        "Deliveries of the group returned without counting as an attempt.",
+    ),
+    (
+        "driftq_group_dead_lettered_total",
+        "Messages that failed in the group and became dead letters.",
+    ),
+    ("driftq_group_redriven_total", "Dead letters redriven to the group."),
     ("driftq_dead_letters", "Dead letters that the topic holds now."),
     ("driftq_stored_messages", "Messages the topic keeps, settled ones included."),
     ("driftq_stored_bytes", "Bytes of the keys and values of those messages."),
@@ -58,8 +80,8 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_in_flight", "Messages of the group that are leased to a consumer."),
     ("driftq_waiting", "Messages of the group that wait for a retry."),
     (
-        "driftq_oldest_open_seconds",
-        "Age of the oldest open message (delivered, not settled), counted from produce.",
+        "driftq_oldest_unsettled_seconds",
+        "Age of the oldest unsettled message, delivered or not, counted from produce.",
     ),
     ("driftq_consumers", "Streams and polls of the group that are connected now."),
     ("driftq_paused", "1 while the group is paused, else 0."),
@@ -73,7 +95,7 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_shards", "Shards that this node serves now."),
     ("driftq_shard_commits_total", "Batches of the shard that became durable here."),
     ("driftq_shard_commands_total", "Commands in those batches."),
-    ("driftq_shard_commit_ms_total", "Total milliseconds until those batches were durable."),
+    ("driftq_shard_commit_seconds_total", "Total seconds until those batches were durable."),
     ("driftq_storage_free_bytes", "Bytes that can still be written to the data directory."),
     (
         "driftq_clock_ahead_seconds",
@@ -346,21 +368,24 @@ impl Metrics {
 
     /// Renders the page that Prometheus reads: counters and current gauges.
     pub(crate) fn page(&self, now: &Now) -> String {
-        self.handle.render() + &now.page(self.free_bytes())
+        self.handle.render() + &now.page(self.free_bytes()) + &process_page()
     }
 }
 
 /// The values of the gauges.
-#[derive(Default)]
 pub(crate) struct Now {
     pub(crate) at: Timestamp,
     pub(crate) is_ready: bool,
     /// The forward jump of the clock that is held back.
     pub(crate) clock_ahead_ms: u64,
     pub(crate) clock_behind_ms: u64,
-    /// Empty while the shard does not answer.
-    pub(crate) topics: Vec<TopicView>,
-    pub(crate) groups: Vec<GroupView>,
+    /// `None` while a shard does not answer.
+    pub(crate) views: Option<Box<AllViews>>,
+    /// Counts since the process started.
+    pub(crate) topics: Totals,
+    pub(crate) groups: Totals,
+    /// Version, commit and engine.
+    pub(crate) build: [&'static str; 3],
     /// The shards served by this node.
     pub(crate) shards: Vec<ShardCounts>,
 }
@@ -387,11 +412,48 @@ impl Now {
             };
             counter("driftq_shard_commits_total", shard.commits);
             counter("driftq_shard_commands_total", shard.commands);
-            // Counters of this exporter are whole numbers.
-            let ms = u64::try_from(shard.commit_time.as_millis()).unwrap_or(u64::MAX);
-            counter("driftq_shard_commit_ms_total", ms);
+            gauge(COMMIT_SECONDS, &labels, shard.commit_time.as_secs_f64());
         }
-        for topic in self.topics.iter().take(NAMES_MAX) {
+        let [version, commit, engine] = self.build;
+        let build = [("version", version), ("commit", commit), ("engine", engine)];
+        let build = build.map(|(label, value)| Label::from_static_parts(label, value));
+        gauge("driftq_build_info", &build, 1.0);
+        self.counters(&recorder);
+        self.gauges(&gauge);
+        // The exporter has no counters with fractions.
+        let kind = |kind: &str| format!("# TYPE {COMMIT_SECONDS} {kind}\n");
+        let (as_gauge, as_counter) = (kind("gauge"), kind("counter"));
+        recorder.handle().render().replace(&as_gauge, &as_counter)
+    }
+
+    /// The counters of topics and groups.
+    fn counters(&self, recorder: &PrometheusRecorder) {
+        let all = [(&self.topics, TOPIC_TOTALS), (&self.groups, GROUP_TOTALS)];
+        for (totals, names) in all {
+            let counter = |labels: Vec<Label>, counts: &[u64]| {
+                for (name, count) in names.iter().zip(counts) {
+                    let key = Key::from_parts(*name, labels.clone());
+                    recorder.register_counter(&key, &META).absolute(*count);
+                }
+            };
+            for (of, counts) in &totals.named {
+                counter(labels_of(of), counts);
+            }
+            if let Some(other) = &totals.other {
+                let labels = totals.named.keys().next().map(labels_of).unwrap_or_default();
+                counter(labels.iter().map(other_label).collect(), other);
+            }
+        }
+    }
+
+    /// The gauges of the topics and groups that have a name of their own.
+    fn gauges(&self, gauge: &impl Fn(&'static str, &[Label], f64)) {
+        let Some(views) = &self.views else { return };
+        let has_name = |totals: &Totals, of: SeriesOf| totals.named.contains_key(&of);
+        for topic in &views.topics {
+            if !has_name(&self.topics, SeriesOf::Topic(topic.name.clone())) {
+                continue;
+            }
             let labels = [Label::new("topic", topic.name.to_string())];
             let kept = topic.partitions.iter().map(|lane| lane.high - lane.first).sum::<u64>();
             let bytes = topic.partitions.iter().map(|lane| lane.bytes).sum::<u64>();
@@ -399,7 +461,11 @@ impl Now {
             gauge("driftq_stored_bytes", &labels, bytes as f64);
             gauge("driftq_dead_letters", &labels, topic.dead_letters as f64);
         }
-        for group in self.groups.iter().take(NAMES_MAX) {
+        for group in &views.groups {
+            let (topic, name) = (group.topic.clone(), group.name.clone());
+            if !has_name(&self.groups, SeriesOf::Group { topic, group: name }) {
+                continue;
+            }
             let labels = [
                 Label::new("topic", group.topic.to_string()),
                 Label::new("group", group.name.to_string()),
@@ -414,8 +480,52 @@ impl Now {
             let quarantined = sum(|cursor| u64::from(cursor.blocked == Some(Blocked::Quarantined)));
             gauge("driftq_quarantined", &labels, quarantined);
             let age_ms = group.oldest_unsettled_at.map_or(0, |since| self.at.since(since));
-            gauge("driftq_oldest_open_seconds", &labels, age_ms as f64 / 1_000.0);
+            gauge("driftq_oldest_unsettled_seconds", &labels, age_ms as f64 / 1_000.0);
         }
-        recorder.handle().render()
     }
+}
+
+const COMMIT_SECONDS: &str = "driftq_shard_commit_seconds_total";
+
+/// In the order in which a topic is counted.
+const TOPIC_TOTALS: &[&str] = &[
+    "driftq_topic_produced_total",
+    "driftq_topic_produced_bytes_total",
+    "driftq_topic_dead_lettered_total",
+];
+/// In the order in which a group is counted.
+const GROUP_TOTALS: &[&str] = &[
+    "driftq_group_delivered_total",
+    "driftq_group_redelivered_total",
+    "driftq_group_acked_total",
+    "driftq_group_nacked_total",
+    "driftq_group_expired_total",
+    "driftq_group_returned_total",
+    "driftq_group_dead_lettered_total",
+    "driftq_group_redriven_total",
+];
+
+fn labels_of(of: &SeriesOf) -> Vec<Label> {
+    match of {
+        SeriesOf::Shard(shard) => vec![Label::new("shard", shard.to_string())],
+        SeriesOf::Topic(topic) => vec![Label::new("topic", topic.to_string())],
+        SeriesOf::Group { topic, group } => {
+            vec![Label::new("topic", topic.to_string()), Label::new("group", group.to_string())]
+        }
+    }
+}
+
+fn other_label(label: &Label) -> Label {
+    Label::new(label.key().to_owned(), OTHER)
+}
+
+/// The metrics of the process: memory, CPU time, open files.
+fn process_page() -> String {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || {
+        let process = metrics_process::Collector::default();
+        process.describe();
+        process.collect();
+    });
+    recorder.handle().render()
 }

@@ -1,11 +1,12 @@
 //! Health checks, version and metrics.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use driftq_api::health::{Health, Version};
 use driftq_api::words::HealthStatus;
-use driftq_core::view::AllViews;
 
 use super::app::App;
 use super::clock;
@@ -89,6 +90,9 @@ pub(crate) async fn version(State(app): State<App>, _: Input<Nothing>) -> Json<V
     })
 }
 
+/// Counts of a shard that does not answer within this time are on the next page.
+const SAMPLE_WAIT: Duration = Duration::from_millis(250);
+
 /// Returns metrics for Prometheus, even while shards do not answer.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "metrics", tag = "server",
@@ -99,8 +103,20 @@ pub(crate) async fn metrics(State(app): State<App>, _: Input<Nothing>) -> String
     let at = app.clock.now();
     let clock_ahead_ms = app.clock.held().map_or(0, |held| held.ahead_ms);
     let clock_behind_ms = app.clock.behind_ms();
+    let _late = tokio::time::timeout(SAMPLE_WAIT, app.node.sample()).await;
     let views = if is_ready { app.view_all().await.ok() } else { None };
-    let AllViews { topics, groups } = views.map(|views| *views).unwrap_or_default();
+    let (topics, groups) = app.node.totals(views.as_deref());
+    let build = [env!("CARGO_PKG_VERSION"), app.about.commit, app.about.engine];
     let shards = app.node.counted();
-    app.metrics.page(&Now { at, is_ready, clock_ahead_ms, clock_behind_ms, topics, groups, shards })
+    app.metrics.page(&Now {
+        at,
+        is_ready,
+        clock_ahead_ms,
+        clock_behind_ms,
+        views,
+        topics,
+        groups,
+        build,
+        shards,
+    })
 }

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use driftq_core::command::{CommandTarget, merge_replies};
 use driftq_core::command::{GroupName, Join};
+use driftq_core::view::AllViews;
 use driftq_core::{
     Command, CommandResult, ConsumerId, Epoch, ShardConfig, ShardId, Token, TokenKeys, TokenVersion,
 };
@@ -47,7 +48,7 @@ pub use status::Status;
 use crate::budget::Budget;
 use crate::clock::NodeClock;
 use crate::metrics::Metrics;
-use crate::series::{CountedSeries, SeriesRequest, SeriesStore};
+use crate::series::{CountedSeries, SeriesRequest, SeriesStore, Totals};
 use crate::shard_stats::{ShardCounts, ShardStats};
 use client::Client;
 use mailbox::{CALLS_MAX, Call, Inbox, Mailbox};
@@ -395,6 +396,11 @@ impl Node {
     /// Adds what happened in the shards that are served here to the series.
     pub(crate) async fn sample(&self) {
         self.peers.sample().await;
+    }
+
+    /// Returns the counts since the process started, by topic and by group.
+    pub(crate) fn totals(&self, views: Option<&AllViews>) -> (Totals, Totals) {
+        self.series.totals(views)
     }
 
     /// Returns what this process counted.

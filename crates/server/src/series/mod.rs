@@ -9,15 +9,18 @@
 
 mod ring;
 mod shard_activity;
+mod totals;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 
+use driftq_core::view::AllViews;
 use driftq_core::{Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use ring::{Gap, Ring};
 pub(crate) use shard_activity::ShardActivity;
+pub(crate) use totals::{OTHER, Totals};
 
 /// Maximum number of topics and groups with series.
 const SUBJECTS_MAX: usize = 512;
@@ -152,7 +155,7 @@ impl History {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     shards: BTreeMap<u32, History>,
     /// Topics and groups.
@@ -160,6 +163,21 @@ struct State {
     /// Whether a topic or group was left out. Then a missing one may have been active.
     is_partial: bool,
     breaks: VecDeque<SeriesBreak>,
+    topics: Totals,
+    groups: Totals,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            shards: BTreeMap::new(),
+            others: BTreeMap::new(),
+            is_partial: false,
+            breaks: VecDeque::new(),
+            topics: Totals::of_topics(),
+            groups: Totals::of_groups(),
+        }
+    }
 }
 
 /// The series of this process.
@@ -183,13 +201,31 @@ impl SeriesStore {
         let mut state = self.state();
         for subject in deleted {
             state.others.remove(&subject);
+            state.topics.remove(&subject);
+            state.groups.remove(&subject);
         }
         for sample in samples {
+            match &sample.subject {
+                SeriesOf::Shard(_) => {}
+                SeriesOf::Topic(_) => state.topics.add(&sample.subject, &sample.counts),
+                SeriesOf::Group { .. } => state.groups.add(&sample.subject, &sample.counts),
+            }
             let Some(history) = state.history(&sample.subject, now) else { continue };
             let gauges = (!sample.gauges.is_empty()).then_some(&*sample.gauges);
             history.fine.add(Step::Fine.slot(now), &sample.counts, gauges);
             history.coarse.add(Step::Coarse.slot(now), &sample.counts, gauges);
         }
+    }
+
+    /// Returns the counts since the process started, by topic and by group. `views` is everything
+    /// that exists, if it is known.
+    pub(crate) fn totals(&self, views: Option<&AllViews>) -> (Totals, Totals) {
+        let mut state = self.state();
+        if let Some(views) = views {
+            state.topics.place(&topics_by_size(views));
+            state.groups.place(&groups_by_size(views));
+        }
+        (state.topics.clone(), state.groups.clone())
     }
 
     /// Records that this node began or ended to serve a shard.
@@ -250,4 +286,26 @@ impl State {
         }
         Some(self.others.entry(subject.clone()).or_insert_with(new))
     }
+}
+
+fn topics_by_size(views: &AllViews) -> Vec<SeriesOf> {
+    let mut topics: Vec<_> = views.topics.iter().collect();
+    let bytes = |topic: &driftq_core::view::TopicView| {
+        topic.partitions.iter().map(|lane| lane.bytes).sum::<u64>()
+    };
+    topics.sort_by_key(|topic| std::cmp::Reverse(bytes(topic)));
+    topics.into_iter().map(|topic| SeriesOf::Topic(topic.name.clone())).collect()
+}
+
+fn groups_by_size(views: &AllViews) -> Vec<SeriesOf> {
+    let mut groups: Vec<_> = views.groups.iter().collect();
+    let backlog = |group: &driftq_core::view::GroupView| {
+        group.partitions.iter().map(|cursor| cursor.backlog).sum::<u64>()
+    };
+    groups.sort_by_key(|group| std::cmp::Reverse(backlog(group)));
+    let name = |group: &driftq_core::view::GroupView| SeriesOf::Group {
+        topic: group.topic.clone(),
+        group: group.name.clone(),
+    };
+    groups.into_iter().map(name).collect()
 }

@@ -61,7 +61,7 @@ fn labels(page: &str, name: &str) -> String {
     for (label, value) in sets.flat_map(|(set, _)| set.split(',')).filter_map(|l| l.split_once('='))
     {
         let values = labels.entry(label).or_default();
-        if !["topic", "group", "shard"].contains(&label) {
+        if !["topic", "group", "shard", "version", "commit", "engine"].contains(&label) {
             values.insert(value.trim_matches('"'));
         }
     }
@@ -79,7 +79,8 @@ fn labels(page: &str, name: &str) -> String {
 async fn the_manual_lists_exactly_the_existing_metrics() {
     let broker = with_all().await;
     let shown = lines_of(&page(&broker).await);
-    let rows = MANUAL.lines().filter(|line| line.starts_with("| `driftq_"));
+    let is_row = |line: &&str| line.starts_with("| `driftq_") || line.starts_with("| `process_");
+    let rows = MANUAL.lines().filter(is_row);
     let told: BTreeSet<String> = rows.map(str::to_owned).collect();
     let missing: Vec<_> = shown.difference(&told).collect();
     let invented: Vec<_> = told.difference(&shown).collect();
@@ -109,12 +110,12 @@ async fn alerts_use_existing_metrics_and_are_documented() {
 }
 
 #[tokio::test]
-async fn every_metric_name_starts_with_driftq() {
+async fn every_metric_name_starts_with_driftq_or_process() {
     let broker = with_all().await;
     let page = page(&broker).await;
     for line in page.lines().filter(|line| !line.is_empty()) {
         let name = line.strip_prefix("# TYPE ").or(line.strip_prefix("# HELP ")).unwrap_or(line);
-        assert!(name.starts_with("driftq_"), "{line}");
+        assert!(name.starts_with("driftq_") || name.starts_with("process_"), "{line}");
     }
 }
 
@@ -150,7 +151,7 @@ async fn events_are_counted() {
     ] {
         assert_eq!(metric(&broker, name, part).await, Some(count), "{name} {part}");
     }
-    assert!(metric(&broker, "driftq_oldest_open_seconds", "").await > Some(0.0));
+    assert!(metric(&broker, "driftq_oldest_unsettled_seconds", "").await > Some(0.0));
 }
 
 #[tokio::test]
@@ -284,4 +285,61 @@ async fn decisions_about_effects_are_counted() {
         let seen = metric(&broker, "driftq_effects_total", decision).await;
         assert_eq!(seen, Some(count), "{decision}");
     }
+}
+
+#[tokio::test]
+async fn events_are_counted_by_topic_and_group() {
+    let broker = Broker::start().await;
+    broker.topic_with("t", 1, json!({})).await;
+    for value in ["a", "b", "c"] {
+        broker.produce("t", value).await;
+    }
+    let held = broker.receive_now("t", "g", "o").await;
+    broker.ack(token(&held[0])).await.is(204);
+    broker.nack(token(&held[1]), json!({ "delay_ms": 60_000 })).await.is(204);
+    broker.nack(token(&held[2]), json!({ "dead_letter": true })).await.is(204);
+    broker.topic("idle").await;
+    let topic = "topic=\"t\"";
+    let group = "group=\"g\"";
+    for (name, part, count) in [
+        ("driftq_topic_produced_total", topic, 3.0),
+        ("driftq_topic_produced_bytes_total", topic, 3.0),
+        ("driftq_topic_dead_lettered_total", topic, 1.0),
+        ("driftq_topic_produced_total", "topic=\"idle\"", 0.0),
+        ("driftq_group_delivered_total", group, 3.0),
+        ("driftq_group_redelivered_total", group, 0.0),
+        ("driftq_group_acked_total", group, 1.0),
+        ("driftq_group_nacked_total", group, 1.0),
+        ("driftq_group_dead_lettered_total", group, 1.0),
+        ("driftq_build_info", "engine=\"memory\"", 1.0),
+    ] {
+        assert_eq!(metric(&broker, name, part).await, Some(count), "{name} {part}");
+    }
+    // The sum over all names is the total.
+    let acked = metric(&broker, "driftq_group_acked_total", "").await;
+    assert_eq!(acked, metric(&broker, "driftq_acked_total", "").await);
+    assert_eq!(metric(&broker, "driftq_topic_produced_total", "_other").await, None);
+    broker.delete("/v1/topics/t/groups/g?confirm=g").await.is(200);
+    assert_eq!(metric(&broker, "driftq_group_acked_total", group).await, None);
+    assert!(metric(&broker, "process_resident_memory_bytes", "").await > Some(1e6));
+    assert!(page(&broker).await.contains("# TYPE driftq_shard_commit_seconds_total counter\n"));
+}
+
+#[tokio::test]
+async fn topics_beyond_the_limit_are_counted_together() {
+    let broker = Broker::start().await;
+    // Dead-letter topics count too, so there are 1 001 names.
+    for number in 0..=1_000 {
+        broker.topic(&format!("t{number:04}")).await;
+    }
+    broker.produce("t1000", "largest").await;
+    let of =
+        |name: &'static str| async { metric(&broker, "driftq_topic_produced_total", name).await };
+    assert_eq!((of("t1000").await, of("t0999").await), (Some(1.0), None), "the largest has a name");
+    broker.produce("t0999", "x").await;
+    assert_eq!((of("t0999").await, of("_other").await), (None, Some(1.0)));
+    broker.delete("/v1/topics/t0000?confirm=t0000").await.is(200);
+    assert_eq!((of("t0999").await, of("_other").await), (Some(0.0), Some(1.0)));
+    broker.produce("t0999", "x").await;
+    assert_eq!((of("t0999").await, of("_other").await), (Some(1.0), Some(1.0)));
 }
