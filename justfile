@@ -72,7 +72,7 @@ sim-one SEED:
 
 # Run what .ci/run runs: at most 25 minutes on two cores from a clean clone
 [group('every day')]
-ci: (stages 'format' 'typos' 'lint' 'tidy' 'ci-tests' 'contract-ci' 'schemathesis' 'readme' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'sim 50')
+ci: (stages 'format' 'typos' 'lint' 'tidy' 'ci-tests' 'contract-ci' 'schemathesis' 'alerts' 'readme' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'sim 50')
 
 # Run the stages of a release that have not passed yet, or those that begin with STAGES; resumes where it stopped
 [group('proofs')]
@@ -106,6 +106,12 @@ ci-tests:
 contract-ci:
     DRIFTQ_TEST_ENGINE=postgres e2e/with-postgres 15 cargo nextest run --workspace \
         -E 'package(driftq-server) & test(/^(commit|consume|dlq|effects|v1_gaps|restart|seed|settle|settle_table)::/)'
+
+# Run Prometheus against a real server: every query of the dashboard, every alert, and the tests of the alerts
+[group('proofs')]
+alerts:
+    {{ build_dev }}
+    e2e/prometheus/run target/debug/driftq
 
 # Send requests made up from the OpenAPI document to a real server, in both forms
 [group('proofs')]

@@ -102,7 +102,7 @@ async fn alerts_use_existing_metrics_and_are_documented() {
     }
     let alerts: Vec<&str> =
         ALERTS.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
-    assert_eq!(alerts.len(), 6);
+    assert_eq!(alerts.len(), 13);
     assert!(named >= alerts.len(), "an alert without a metric of DriftQ");
     for alert in alerts {
         assert!(MANUAL.contains(&format!("| `{alert}` |")), "the manual does not have {alert}");
