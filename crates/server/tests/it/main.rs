@@ -12,6 +12,7 @@ mod broker;
 mod client;
 mod clock;
 mod cluster;
+mod cluster_status;
 mod commit;
 mod connections;
 mod consume;
