@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use console::{Key, Term};
+use console::{Key, Term, truncate_str};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -57,29 +57,7 @@ impl Order {
             _ => return None,
         })
     }
-
-    /// The order of the server from which this one is made.
-    fn of_server(self) -> &'static str {
-        match self {
-            Order::Name => "name",
-            Order::Oldest => "oldest",
-            Order::Backlog | Order::Delivered | Order::Acked | Order::Failed => "backlog",
-        }
-    }
-
-    /// The rate to sort by, if the server does not sort by it.
-    fn rate(self) -> Option<&'static str> {
-        match self {
-            Order::Delivered => Some("delivered"),
-            Order::Acked => Some("acked"),
-            Order::Failed => Some("failed"),
-            Order::Oldest | Order::Backlog | Order::Name => None,
-        }
-    }
 }
-
-/// The server returns at most this many groups at once.
-const LIMIT: u32 = 1_000;
 
 const COLUMNS: &[Column] = &[
     ("topic", "topic"),
@@ -106,8 +84,11 @@ impl Top {
         let mut order = self.sort;
         loop {
             let overview = client.get("overview", &[]).await?.into_value();
-            let listed = groups(&client, order.of_server(), LIMIT).await?;
-            show(&term, &overview, &listed, order)?;
+            let name = order.to_possible_value().map(|value| value.get_name().to_owned());
+            let name = name.unwrap_or_default();
+            let limit = u32::from(term.size().0.max(1));
+            let listed = groups(&client, &name, limit).await?;
+            show(&term, &overview, &listed, &name)?;
             let pause = tokio::time::sleep(Duration::from_secs(self.interval));
             tokio::select! {
                 key = keys.recv() => match key {
@@ -135,27 +116,21 @@ fn read_keys(term: Term) -> mpsc::UnboundedReceiver<Key> {
     keys
 }
 
-fn show(term: &Term, overview: &Value, listed: &Value, order: Order) -> anyhow::Result<()> {
-    let (rows, _) = term.size();
-    let mut groups = listed["groups"].as_array().cloned().unwrap_or_default();
-    if let Some(rate) = order.rate() {
-        let of = |group: &Value| group["rates"][rate].as_f64().unwrap_or_default();
-        groups.sort_by(|one, other| of(other).total_cmp(&of(one)));
-    }
+fn show(term: &Term, overview: &Value, listed: &Value, order: &str) -> anyhow::Result<()> {
     let mut lines = totals(overview);
     let attention = overview["attention"].as_array().map_or(0, Vec::len);
     if attention > 0 {
-        lines.push(format!("{attention} things need attention; see: driftq status"));
+        lines.push(format!("needs attention: {attention}; see: driftq status"));
     }
+    lines.push(format!("sorted by {order}; keys: o b d a f n, q to quit"));
     lines.push(String::new());
-    // The header of the table and the line with the keys.
-    let room = usize::from(rows).saturating_sub(lines.len() + 2).max(1);
-    groups.truncate(room);
-    let table = with_ages(json!({ "overview": overview, "groups": groups }));
-    lines.push(output::table(&table, "groups", COLUMNS));
-    let name = order.to_possible_value().map(|value| value.get_name().to_owned());
-    lines.push(format!("sorted by {}; keys: o b d a f n, q to quit", name.unwrap_or_default()));
-    term.clear_screen()?;
-    term.write_str(&lines.join("\n"))?;
+    let table = with_ages(json!({ "overview": overview, "groups": listed["groups"] }));
+    lines.extend(output::table(&table, "groups", COLUMNS).lines().map(str::to_owned));
+    // What does not fit is cut off, so that the screen never scrolls.
+    let (rows, columns) = term.size();
+    let cut = lines.iter().take(rows.into());
+    let cut: Vec<_> = cut.map(|line| truncate_str(line, columns.into(), "")).collect();
+    // In one write, so that it does not flicker.
+    term.write_str(&format!("\x1b[2J\x1b[H{}", cut.join("\r\n")))?;
     Ok(())
 }

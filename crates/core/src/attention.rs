@@ -1,7 +1,5 @@
 //! What an operator should look at in the topics and groups of a server, worst first.
 
-use std::collections::BTreeMap;
-
 use crate::id::Text;
 use crate::time::Timestamp;
 use crate::view::{Blocked, CursorView, GroupView, TopicView};
@@ -30,7 +28,7 @@ pub enum AttentionKind {
     PartitionFull,
     /// Messages wait, and the group has no consumer.
     NoConsumers,
-    /// As many messages as may be are open, and none is acked.
+    /// The group may open no more messages.
     OpenLimit,
     /// Messages wait, and the group is paused.
     Paused,
@@ -43,9 +41,7 @@ pub enum AttentionKind {
 /// Returns what an operator should look at, worst first.
 pub fn attention(now: Timestamp, topics: &[TopicView], groups: &[GroupView]) -> Vec<Attention> {
     let of_topics = topics.iter().flat_map(of_topic);
-    let most: BTreeMap<&Text, u64> =
-        topics.iter().map(|topic| (&topic.name, topic.settings.max_backlog_messages)).collect();
-    let full = groups.iter().filter_map(|group| full(group, *most.get(&group.topic)?));
+    let full = topics.iter().filter_map(full);
     let of_groups = groups.iter().flat_map(|group| of_group(now, group));
     let mut all: Vec<Attention> = of_topics.chain(full).chain(of_groups).collect();
     // Of equal kinds, the oldest first.
@@ -57,20 +53,30 @@ fn of_topic(topic: &TopicView) -> Option<Attention> {
     let count = topic.dead_letters;
     (count > 0).then(|| Attention {
         kind: AttentionKind::DeadLetters,
-        message: format!("topic {} has {count} dead letters", topic.name),
+        message: format!("topic {} has {}", topic.name, plural(count, "dead letter")),
         since: None,
         topic: topic.name.clone(),
         group: None,
     })
 }
 
-fn full(group: &GroupView, most: u64) -> Option<Attention> {
-    let count = group.partitions.iter().filter(|of| of.backlog >= most).count();
-    let message = format!(
-        "{count} partitions of topic {} are full: group {} has {most} unsettled messages in each",
-        group.topic, group.name
-    );
-    (count > 0).then(|| of(group, AttentionKind::PartitionFull, message))
+fn full(topic: &TopicView) -> Option<Attention> {
+    let count = topic.full_partitions;
+    (count > 0).then(|| Attention {
+        kind: AttentionKind::PartitionFull,
+        message: format!(
+            "{} of topic {} accept no messages: full",
+            plural(count, "partition"),
+            topic.name
+        ),
+        since: None,
+        topic: topic.name.clone(),
+        group: None,
+    })
+}
+
+fn plural(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 fn of(group: &GroupView, kind: AttentionKind, message: String) -> Attention {
@@ -86,7 +92,7 @@ fn of_group(now: Timestamp, group: &GroupView) -> Vec<Attention> {
     let (name, topic) = (&group.name, &group.topic);
     let age = group.oldest_unsettled_at.map(|since| now.since(since) / 1_000);
     let age = age.map_or_else(String::new, |age| format!(", the oldest for {age} s"));
-    let waiting = format!("{backlog} messages of {topic} wait{age}");
+    let waiting = format!("{} in {topic}{age}", plural(backlog, "unsettled message"));
     let mut found = Vec::new();
     let damaged = count(Blocked::Quarantined);
     if damaged > 0 {
@@ -94,6 +100,14 @@ fn of_group(now: Timestamp, group: &GroupView) -> Vec<Attention> {
             "{damaged} partitions of {topic} deliver nothing to {name}: stored rows are damaged"
         );
         found.push(of(group, AttentionKind::Quarantined, message));
+    }
+    let recent = group.recent;
+    if recent.failed >= FAILED_MIN && recent.failed > recent.acked {
+        let message = format!(
+            "deliveries to group {name} of {topic} fail: {} failed and {} acked in 15 s",
+            recent.failed, recent.acked
+        );
+        found.push(of(group, AttentionKind::Failing, message));
     }
     if backlog == 0 {
         return found;
@@ -113,14 +127,6 @@ fn of_group(now: Timestamp, group: &GroupView) -> Vec<Attention> {
         let message =
             format!("group {name} has reached its limit of open messages ({open}): {waiting}");
         found.push(of(group, AttentionKind::OpenLimit, message));
-    }
-    let recent = group.recent;
-    if recent.failed >= FAILED_MIN && recent.failed > recent.acked {
-        let message = format!(
-            "deliveries to group {name} of {topic} fail: {} failed and {} acked in 15 s",
-            recent.failed, recent.acked
-        );
-        found.push(of(group, AttentionKind::Failing, message));
     }
     found
 }

@@ -27,6 +27,9 @@ pub struct TopicView {
     pub groups: Vec<Text>,
     /// Dead letters of this topic that were not redriven.
     pub dead_letters: u64,
+    /// Partitions that accept no message of a byte. Counted only in the view of all topics.
+    #[serde(default)]
+    pub full_partitions: u64,
     /// Messages stored in the last 15 s, in whole slots of 5 s. The first release does not send it.
     #[serde(default)]
     pub produced_15s: u64,

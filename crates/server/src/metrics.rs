@@ -428,8 +428,11 @@ impl Now {
 
     /// The counters of topics and groups.
     fn counters(&self, recorder: &PrometheusRecorder) {
-        let all = [(&self.topics, TOPIC_TOTALS), (&self.groups, GROUP_TOTALS)];
-        for (totals, names) in all {
+        let all: [(&Totals, &[&'static str], &[&'static str]); 2] = [
+            (&self.topics, TOPIC_TOTALS, &["topic"]),
+            (&self.groups, GROUP_TOTALS, &["topic", "group"]),
+        ];
+        for (totals, names, labels) in all {
             let counter = |labels: Vec<Label>, counts: &[u64]| {
                 for (name, count) in names.iter().zip(counts) {
                     let key = Key::from_parts(*name, labels.clone());
@@ -440,7 +443,7 @@ impl Now {
                 counter(labels_of(of), counts);
             }
             if let Some(other) = &totals.other {
-                let labels = totals.named.keys().next().map(labels_of).unwrap_or_default();
+                let other_label = |label: &&'static str| Label::from_static_parts(label, OTHER);
                 counter(labels.iter().map(other_label).collect(), other);
             }
         }
@@ -513,10 +516,6 @@ fn labels_of(of: &SeriesOf) -> Vec<Label> {
             vec![Label::new("topic", topic.to_string()), Label::new("group", group.to_string())]
         }
     }
-}
-
-fn other_label(label: &Label) -> Label {
-    Label::new(label.key().to_owned(), OTHER)
 }
 
 /// The metrics of the process: memory, CPU time, open files.

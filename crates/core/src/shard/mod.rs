@@ -540,10 +540,14 @@ impl Shard {
         Some(self.show_group(self.now, group, &Default::default()))
     }
 
-    /// Returns the name of a topic and its groups.
-    pub fn topic_groups(&self, id: TopicId) -> Option<(Text, Vec<GroupId>)> {
-        let topic = self.topics.get(&id)?;
-        Some((topic.row.name.clone(), topic.groups.values().copied().collect()))
+    /// Returns the name of a topic.
+    pub fn topic_name(&self, id: TopicId) -> Option<Text> {
+        self.topics.get(&id).map(|topic| topic.row.name.clone())
+    }
+
+    /// Returns the ids of all groups.
+    pub fn group_ids(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.groups.keys().copied()
     }
 
     /// Returns `topic/group`, for display.

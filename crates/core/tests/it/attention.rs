@@ -31,8 +31,8 @@ fn attention_lists_what_is_wrong_and_nothing_else() {
         &mut world,
         13,
         &expect![[r#"
-        NoConsumers: group biller has no consumer: 2 messages of orders wait, the oldest for 10 s since Some("3.000s")
-    "#]],
+            NoConsumers: group biller has no consumer: 2 unsettled messages in orders, the oldest for 10 s since Some("3.000s")
+        "#]],
     );
     world.play("14s produce orders m2");
     world.play("14s pause orders/biller");
@@ -40,9 +40,9 @@ fn attention_lists_what_is_wrong_and_nothing_else() {
         &mut world,
         15,
         &expect![[r#"
-        PartitionFull: 1 partitions of topic orders are full: group biller has 3 unsettled messages in each since Some("3.000s")
-        Paused: group biller is paused by ops: 3 messages of orders wait, the oldest for 12 s since Some("14.000s")
-    "#]],
+            PartitionFull: 1 partition of topic orders accept no messages: full since None
+            Paused: group biller is paused by ops: 3 unsettled messages in orders, the oldest for 12 s since Some("14.000s")
+        "#]],
     );
     world.play("16s resume orders/biller");
     world.play("20s join a orders/biller credit=9 lease=60s");
@@ -54,8 +54,8 @@ fn attention_lists_what_is_wrong_and_nothing_else() {
         &mut world,
         25,
         &expect![[r#"
-        Failing: deliveries to group biller of orders fail: 5 failed and 0 acked in 15 s since Some("3.000s")
-        DeadLetters: topic orders has 1 dead letters since None
-    "#]],
+            Failing: deliveries to group biller of orders fail: 5 failed and 0 acked in 15 s since Some("3.000s")
+            DeadLetters: topic orders has 1 dead letter since None
+        "#]],
     );
 }

@@ -1,5 +1,6 @@
 //! The state of the whole server, and the groups of all topics.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,13 +147,16 @@ pub(crate) struct GroupsQuery {
     cursor: Option<String>,
 }
 
-/// `backlog` and `oldest` have the worst groups first.
+/// All but `name` have the largest value first: the backlog, the age of the oldest unsettled message, or a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GroupOrder {
     Name,
     Backlog,
     Oldest,
+    Delivered,
+    Acked,
+    Failed,
 }
 
 impl ApiRequest for GroupsQuery {
@@ -185,7 +189,10 @@ pub(crate) async fn groups(
     let backlog = |group: &GroupView| group.partitions.iter().map(|of| of.backlog).sum::<u64>();
     match sort {
         GroupOrder::Name => {}
-        GroupOrder::Backlog => views.sort_by_key(|group| std::cmp::Reverse(backlog(group))),
+        GroupOrder::Backlog => views.sort_by_key(|group| Reverse(backlog(group))),
+        GroupOrder::Delivered => views.sort_by_key(|group| Reverse(group.recent.delivered)),
+        GroupOrder::Acked => views.sort_by_key(|group| Reverse(group.recent.acked)),
+        GroupOrder::Failed => views.sort_by_key(|group| Reverse(group.recent.failed)),
         GroupOrder::Oldest => {
             views.sort_by_key(|group| group.oldest_unsettled_at.unwrap_or(Timestamp::MAX));
         }

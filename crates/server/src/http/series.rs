@@ -77,12 +77,8 @@ pub(crate) async fn series(
     let since = query.since.map_or(0, |since| since.0.div_ceil(step.ms()));
     let from = since.clamp(oldest, to);
     let request = SeriesRequest { subject, shard, step, from, to };
+    must_exist(&app, &request.subject).await?;
     let counted = app.node.series(&request).await;
-    let is_idle =
-        |of: &CountedSeries| of.values.iter().flatten().flatten().all(|count| *count == 0);
-    if counted.iter().all(is_idle) {
-        must_exist(&app, &request.subject).await?;
-    }
     let sum = |name: usize| -> Vec<Option<u64>> {
         let slot = |slot: u64| {
             let at = (slot - from) as usize;

@@ -24,6 +24,8 @@ pub(crate) use totals::{OTHER, Totals};
 
 /// Maximum number of topics and groups with series.
 const SUBJECTS_MAX: usize = 512;
+/// A topic or group that was active in this time is not replaced.
+const KEPT_MS: u64 = 900_000;
 const BREAKS_MAX: usize = 256;
 
 const TOPIC: &[&str] = &["produced", "produced_bytes", "dead_lettered"];
@@ -135,6 +137,8 @@ pub(crate) struct SeriesBreak {
 
 #[derive(Debug)]
 struct History {
+    /// When something happened last.
+    active_at: Timestamp,
     fine: Ring,
     coarse: Ring,
 }
@@ -144,7 +148,7 @@ impl History {
         let gap = if matches!(subject, SeriesOf::Shard(_)) { Gap::Unknown } else { Gap::Quiet };
         let (counters, gauges) = (subject.counters(), subject.names().len() - subject.counters());
         let ring = |step: Step| Ring::new(counters, gauges, step.slots(), gap, step.slot(now));
-        History { fine: ring(Step::Fine), coarse: ring(Step::Coarse) }
+        History { active_at: now, fine: ring(Step::Fine), coarse: ring(Step::Coarse) }
     }
 
     fn ring(&self, step: Step) -> &Ring {
@@ -210,10 +214,13 @@ impl SeriesStore {
                 SeriesOf::Topic(_) => state.topics.add(&sample.subject, &sample.counts),
                 SeriesOf::Group { .. } => state.groups.add(&sample.subject, &sample.counts),
             }
-            let Some(history) = state.history(&sample.subject, now) else { continue };
-            let gauges = (!sample.gauges.is_empty()).then_some(&*sample.gauges);
-            history.fine.add(Step::Fine.slot(now), &sample.counts, gauges);
-            history.coarse.add(Step::Coarse.slot(now), &sample.counts, gauges);
+            let is_active = !sample.counts.is_empty();
+            let Some(history) = state.history(&sample.subject, now, is_active) else { continue };
+            history.fine.add(Step::Fine.slot(now), &sample.counts, &sample.gauges);
+            history.coarse.add(Step::Coarse.slot(now), &sample.counts, &sample.gauges);
+            if is_active {
+                history.active_at = now;
+            }
         }
     }
 
@@ -267,18 +274,23 @@ impl SeriesStore {
 }
 
 impl State {
-    /// Returns the history of a subject. If there are too many, the one that was active least
-    /// recently is replaced, but none that is active now.
-    fn history(&mut self, subject: &SeriesOf, now: Timestamp) -> Option<&mut History> {
+    /// Returns the history of a subject. If there are too many, an active one replaces the one that
+    /// was active least recently, unless that was active a short while ago.
+    fn history(
+        &mut self,
+        subject: &SeriesOf,
+        now: Timestamp,
+        is_active: bool,
+    ) -> Option<&mut History> {
         let new = || History::new(subject, now);
         if let SeriesOf::Shard(shard) = subject {
             return Some(self.shards.entry(*shard).or_insert_with(new));
         }
         if !self.others.contains_key(subject) && self.others.len() >= SUBJECTS_MAX {
             self.is_partial = true;
-            let newest = |entry: &(&SeriesOf, &History)| entry.1.fine.newest();
-            let (oldest, history) = self.others.iter().min_by_key(newest)?;
-            if history.fine.newest() >= Step::Fine.slot(now) {
+            let (oldest, history) =
+                self.others.iter().min_by_key(|(_, history)| history.active_at)?;
+            if !is_active || now.since(history.active_at) < KEPT_MS {
                 return None;
             }
             let oldest = oldest.clone();

@@ -38,15 +38,15 @@ impl Ring {
     }
 
     /// Adds counts and sets gauges in a slot. A slot before the newest one is taken as the newest.
-    pub(super) fn add(&mut self, slot: u64, counts: &[u64], gauges: Option<&[u64]>) {
+    pub(super) fn add(&mut self, slot: u64, counts: &[u64], gauges: &[Option<u64>]) {
         self.advance(slot);
         let at = self.at(self.newest);
         for (value, count) in self.values[at..].iter_mut().zip(counts) {
             *value = u64::from(*value).saturating_add(*count).min(u64::from(UNKNOWN - 1)) as u32;
         }
         let first = at + self.counters;
-        for (value, gauge) in self.values[first..].iter_mut().zip(gauges.unwrap_or_default()) {
-            *value = (*gauge).min(u64::from(UNKNOWN - 1)) as u32;
+        for (value, gauge) in self.values[first..].iter_mut().zip(gauges) {
+            *value = gauge.map_or(UNKNOWN, |gauge| gauge.min(u64::from(UNKNOWN - 1)) as u32);
         }
     }
 
@@ -74,11 +74,6 @@ impl Ring {
         let value = self.values[self.at(slot.min(self.newest)) + name];
         (value != UNKNOWN).then_some(value)
     }
-
-    /// The newest slot in which something was recorded.
-    pub(super) fn newest(&self) -> u64 {
-        self.newest
-    }
 }
 
 #[cfg(test)]
@@ -92,9 +87,9 @@ mod tests {
     #[test]
     fn quiet_slots_count_nothing_and_keep_the_gauges() {
         let mut ring = Ring::new(1, 1, 4, Gap::Quiet, 100);
-        ring.add(100, &[2], None);
-        ring.add(100, &[1], Some(&[7]));
-        ring.add(102, &[5], Some(&[9]));
+        ring.add(100, &[2], &[]);
+        ring.add(100, &[1], &[Some(7)]);
+        ring.add(102, &[5], &[Some(9)]);
         assert_eq!(row(&ring, 0, 99..105), [None, Some(3), Some(0), Some(5), Some(0), Some(0)]);
         assert_eq!(row(&ring, 1, 99..104), [None, Some(7), Some(7), Some(9), Some(9)]);
     }
@@ -102,26 +97,26 @@ mod tests {
     #[test]
     fn old_slots_are_overwritten_however_long_the_gap() {
         let mut ring = Ring::new(1, 0, 4, Gap::Quiet, 100);
-        ring.add(100, &[2], None);
-        ring.add(104, &[1], None);
+        ring.add(100, &[2], &[]);
+        ring.add(104, &[1], &[]);
         assert_eq!(row(&ring, 0, 100..105), [None, Some(0), Some(0), Some(0), Some(1)]);
-        ring.add(1_000_000, &[4], None);
+        ring.add(1_000_000, &[4], &[]);
         assert_eq!(row(&ring, 0, 999_996..1_000_001), [None, Some(0), Some(0), Some(0), Some(4)]);
     }
 
     #[test]
     fn unknown_gaps_stay_unknown() {
         let mut ring = Ring::new(1, 0, 4, Gap::Unknown, 100);
-        ring.add(100, &[2], None);
-        ring.add(102, &[3], None);
+        ring.add(100, &[2], &[]);
+        ring.add(102, &[3], &[]);
         assert_eq!(row(&ring, 0, 100..104), [Some(2), None, Some(3), None]);
     }
 
     #[test]
     fn a_value_is_bounded_and_never_looks_unknown() {
         let mut ring = Ring::new(1, 1, 4, Gap::Quiet, 0);
-        ring.add(0, &[u64::MAX], Some(&[u64::MAX]));
-        ring.add(0, &[1], None);
+        ring.add(0, &[u64::MAX], &[Some(u64::MAX)]);
+        ring.add(0, &[1], &[]);
         assert_eq!((ring.get(0, 0), ring.get(0, 1)), (Some(UNKNOWN - 1), Some(UNKNOWN - 1)));
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use driftq_core::activity::{Activity, DeliveryEvent};
-use driftq_core::{GroupId, Shard, Text, Timestamp, TopicId};
+use driftq_core::view::{CursorView, GroupView};
+use driftq_core::{GroupId, Shard, Timestamp, TopicId};
 
 use super::{GROUP_COUNTERS, SHARD_COUNTERS, SeriesOf, TOPIC_COUNTERS};
 
@@ -20,7 +21,8 @@ pub(crate) struct ShardActivity {
 pub(crate) struct Sample {
     pub(super) subject: SeriesOf,
     pub(super) counts: Vec<u64>,
-    pub(super) gauges: Vec<u64>,
+    /// `None`: unknown.
+    pub(super) gauges: Vec<Option<u64>>,
 }
 
 impl ShardActivity {
@@ -67,42 +69,55 @@ impl ShardActivity {
         }
     }
 
-    /// Returns the counts and the deleted subjects, and starts again. A produce changes the backlog
-    /// of every group of its topic, so all of them get new gauges. The gauges may be one batch ahead
-    /// of what is durable.
+    /// Returns the counts and the deleted subjects, and starts again. Groups that were active come
+    /// first. The others are sampled as well, up to a limit, because their oldest message gets older.
+    /// The gauges may be one batch ahead of what is durable.
     pub(crate) fn take(
         &mut self,
         shard: &Shard,
         number: u32,
         now: Timestamp,
     ) -> (Vec<Sample>, Vec<SeriesOf>) {
-        let ShardActivity { shard: counts, topics, mut groups, deleted } = std::mem::take(self);
+        let ShardActivity { shard: counts, topics, groups, deleted } = std::mem::take(self);
         let (subject, counts) = (SeriesOf::Shard(number), counts.to_vec());
         let mut samples = vec![Sample { subject, counts, gauges: Vec::new() }];
         for (topic, counts) in topics {
-            let Some((name, readers)) = shard.topic_groups(topic) else { continue };
-            for group in readers {
-                groups.entry(group).or_default();
-            }
+            let Some(name) = shard.topic_name(topic) else { continue };
             let (subject, counts) = (SeriesOf::Topic(name), counts.to_vec());
             samples.push(Sample { subject, counts, gauges: Vec::new() });
         }
-        for (group, counts) in groups {
+        let active: Vec<GroupId> = groups.keys().copied().collect();
+        let idle = shard.group_ids().filter(|group| !groups.contains_key(group));
+        let mut cursors = 0;
+        for group in active.into_iter().chain(idle) {
+            let counts = groups.get(&group);
+            if counts.is_none() && cursors >= CURSORS_MAX {
+                break;
+            }
             let Some(view) = shard.group(group) else { continue };
-            let sum = |of: fn(&driftq_core::view::CursorView) -> u64| {
-                view.partitions.iter().map(of).sum::<u64>()
-            };
-            let age_ms = view.oldest_unsettled_at.map_or(0, |since| now.since(since));
-            let gauges = vec![
-                sum(|cursor| cursor.backlog),
-                sum(|cursor| cursor.leased),
-                sum(|cursor| cursor.waiting),
-                age_ms / 1_000,
-            ];
-            let (topic, group): (Text, Text) = (view.topic, view.name);
-            let subject = SeriesOf::Group { topic, group };
-            samples.push(Sample { subject, counts: counts.to_vec(), gauges });
+            cursors += view.partitions.len();
+            samples.push(Sample {
+                gauges: gauges(&view, now),
+                counts: counts.map(|counts| counts.to_vec()).unwrap_or_default(),
+                subject: SeriesOf::Group { topic: view.topic, group: view.name },
+            });
         }
         (samples, deleted)
     }
+}
+
+/// A sample visits about this many cursors of groups that were not active. It must not delay the
+/// requests of the shard.
+const CURSORS_MAX: usize = 8_192;
+
+fn gauges(view: &GroupView, now: Timestamp) -> Vec<Option<u64>> {
+    let sum = |of: fn(&CursorView) -> u64| view.partitions.iter().map(of).sum::<u64>();
+    let backlog = sum(|cursor| cursor.backlog);
+    // The time of a message that was not delivered since the recovery may be unknown.
+    let age_ms = match view.oldest_unsettled_at {
+        Some(since) => Some(now.since(since)),
+        None => (backlog == 0).then_some(0),
+    };
+    let (leased, waiting) = (sum(|cursor| cursor.leased), sum(|cursor| cursor.waiting));
+    vec![Some(backlog), Some(leased), Some(waiting), age_ms.map(|age| age / 1_000)]
 }

@@ -53,6 +53,15 @@ impl Context<'_> {
             });
         }
         self.check_storage()?;
+        match self.full(topic, lane, size) {
+            Some(full) => Err(Rejection::Exhausted { full, retry_after_ms: RETRY_AFTER_MS }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the limit that a message of `size` bytes would exceed.
+    pub(crate) fn full(&self, topic: &Topic, lane: Lane, size: u64) -> Option<Full> {
+        let settings = &topic.settings;
         let state = topic.lane(lane);
         // Below `first` only open entries are unsettled, and each cursor counts its own.
         let mut worst: (u64, Option<&Text>) = (0, None);
@@ -66,13 +75,12 @@ impl Context<'_> {
             worst = (state.high - state.first, None);
             worst_bytes = (state.high_bytes - state.first_bytes, None);
         }
-        let full = if worst.0 + 1 > settings.max_backlog_messages {
-            Full::Messages(worst.1.cloned())
+        if worst.0 + 1 > settings.max_backlog_messages {
+            Some(Full::Messages(worst.1.cloned()))
         } else if worst_bytes.0 + size > settings.max_backlog_bytes {
-            Full::Bytes(worst_bytes.1.cloned())
+            Some(Full::Bytes(worst_bytes.1.cloned()))
         } else {
-            return Ok(());
-        };
-        Err(Rejection::Exhausted { full, retry_after_ms: RETRY_AFTER_MS })
+            None
+        }
     }
 }

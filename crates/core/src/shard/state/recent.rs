@@ -16,14 +16,14 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    pub(crate) fn add(&mut self, now: Timestamp) {
+    pub(crate) fn add(&mut self, now: Timestamp, more: u32) {
         let slot = (now.0 / SLOT_MS).max(self.newest);
         for over in (self.newest + 1..=slot).take(SLOTS as usize) {
             self.slots[(over % SLOTS) as usize] = 0;
         }
         self.newest = slot;
         let count = &mut self.slots[(slot % SLOTS) as usize];
-        *count = count.saturating_add(1);
+        *count = count.saturating_add(more);
     }
 
     /// Returns the count of the last minute.
@@ -59,11 +59,11 @@ mod tests {
     fn the_last_minute_forgets_what_is_older() {
         let mut count = Recent::default();
         for second in 0..100 {
-            count.add(at(second));
+            count.add(at(second), 1);
         }
         let totals = [99, 120, 149, 155].map(|second| count.total(at(second)));
         assert_eq!(totals, [60, 35, 10, 0]);
-        count.add(at(900));
+        count.add(at(900), 1);
         assert_eq!(count.total(at(900)), 1);
     }
 
@@ -71,7 +71,7 @@ mod tests {
     fn a_rate_is_of_the_three_slots_before_the_current_one() {
         let mut count = Recent::default();
         for second in 0..20 {
-            count.add(at(second));
+            count.add(at(second), 1);
         }
         let counts = [4, 5, 14, 15, 20, 25, 34, 35].map(|second| count.last_15s(at(second)));
         assert_eq!(counts, [0, 5, 10, 15, 15, 10, 5, 0]);

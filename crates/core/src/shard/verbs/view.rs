@@ -31,7 +31,9 @@ impl Context<'_> {
         let mut volatile = Vec::new();
         let mut views = AllViews::default();
         for topic in self.topics_of(namespace) {
-            views.topics.push(show_topic(self.now, topic));
+            let is_full = |lane: &u32| self.full(topic, Lane::of(*lane), 1).is_some();
+            let full_partitions = (0..topic.row.partitions).filter(is_full).count() as u64;
+            views.topics.push(TopicView { full_partitions, ..show_topic(self.now, topic) });
             let groups = topic.groups.values().map(|id| &self.groups[id]);
             views.groups.extend(
                 groups.map(|group| {
@@ -253,6 +255,7 @@ pub(crate) fn show_topic(now: Timestamp, topic: &Topic) -> TopicView {
         partitions: lanes.collect(),
         groups: topic.groups.keys().cloned().collect(),
         dead_letters: topic.lanes.iter().map(|lane| lane.dead).sum(),
+        full_partitions: 0,
         produced_15s: topic.produced.last_15s(now),
     }
 }
