@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Time;
-use crate::message::Worker;
 use crate::number::{Integer, PartitionNumber};
 use crate::schema::{GroupName, PageCursor, TopicName};
 use crate::strict::{object, short};
 use crate::words::{Blocked, DeletedStatus, MovedStatus};
+use crate::worker::Worker;
 
 /// Where a group starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]

@@ -31,6 +31,7 @@ mod strict;
 mod time;
 pub mod topic;
 pub mod words;
+pub mod worker;
 
 pub use base64::from_base64;
 pub use error::{Details, Error, ErrorCode};

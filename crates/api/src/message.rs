@@ -10,15 +10,14 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use crate::Time;
 use crate::group::{SeekEnd, Start};
 use crate::limits::{HEADERS_MAX, ITEMS_MAX, LABELS_MAX};
-use crate::number::{
-    BackoffMs, LeaseMs, Limit, MaxAttempts, PartitionNumber, Prefetch, WaitMs, WorkerNumber,
-};
+use crate::number::{BackoffMs, LeaseMs, Limit, MaxAttempts, PartitionNumber, Prefetch, WaitMs};
 use crate::schema::{
     Base64, EnvelopeText, GroupName, Headers, IdempotencyKey, Labels, LeaseToken, MessageId,
     MessageKey, Owner, Tenant, TopicName,
 };
 use crate::strict::{objects, optional_map, optional_object};
 use crate::words::ProducedStatus;
+use crate::worker::Worker;
 
 /// Metadata that a producer sets in addition to key and value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -139,37 +138,6 @@ pub struct ProducedBatch {
     pub accepted: usize,
     /// The number of messages that were not stored.
     pub refused: usize,
-}
-
-/// A worker process, as it describes itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "the API reference says what each field is")]
-pub struct Worker {
-    #[schema(value_type = Owner)]
-    pub id: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Owner>)]
-    pub sdk: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Owner>)]
-    pub version: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Owner>)]
-    pub host: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pid: Option<WorkerNumber>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub concurrency: Option<WorkerNumber>,
-}
-
-/// `POST /v1/leave`.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Leave {
-    /// The id of the worker.
-    #[schema(value_type = Owner)]
-    pub worker: String,
 }
 
 /// `GET` or `POST /v1/consume`.

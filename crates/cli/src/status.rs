@@ -32,7 +32,7 @@ const TOPICS: &[output::Column] = &[
     ("dead letters", "dead_letters"),
 ];
 
-const GROUPS: &[output::Column] = &[
+pub(crate) const GROUPS: &[output::Column] = &[
     ("topic", "topic"),
     ("group", "group"),
     ("backlog", "backlog"),

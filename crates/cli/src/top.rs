@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 
 use crate::cli_error::CliError;
 use crate::client::Remote;
-use crate::output::{self, Column};
-use crate::status::{groups, totals, with_ages};
+use crate::output;
+use crate::status::{GROUPS, groups, totals, with_ages};
 
 /// Watch the groups live, the oldest backlog first
 #[derive(Args)]
@@ -58,19 +58,6 @@ impl Order {
         })
     }
 }
-
-const COLUMNS: &[Column] = &[
-    ("topic", "topic"),
-    ("group", "group"),
-    ("backlog", "backlog"),
-    ("oldest", "oldest"),
-    ("leased", "leased"),
-    ("waiting", "waiting"),
-    ("delivered/s", "rates.delivered"),
-    ("acked/s", "rates.acked"),
-    ("failed/s", "rates.failed"),
-    ("paused by", "paused.by"),
-];
 
 impl Top {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
@@ -125,7 +112,7 @@ fn show(term: &Term, overview: &Value, listed: &Value, order: &str) -> anyhow::R
     lines.push(format!("sorted by {order}; keys: o b d a f n, q to quit"));
     lines.push(String::new());
     let table = with_ages(json!({ "overview": overview, "groups": listed["groups"] }));
-    lines.extend(output::table(&table, "groups", COLUMNS).lines().map(str::to_owned));
+    lines.extend(output::table(&table, "groups", GROUPS).lines().map(str::to_owned));
     // What does not fit is cut off, so that the screen never scrolls.
     let (rows, columns) = term.size();
     let cut = lines.iter().take(rows.into());

@@ -65,9 +65,9 @@ fn full(topic: &TopicView) -> Option<Attention> {
     (count > 0).then(|| Attention {
         kind: AttentionKind::PartitionFull,
         message: format!(
-            "{} of topic {} accept no messages: full",
-            plural(count, "partition"),
-            topic.name
+            "topic {} has {}: produce requests to it get 429",
+            topic.name,
+            plural(count, "full partition")
         ),
         since: None,
         topic: topic.name.clone(),

@@ -442,7 +442,7 @@ impl Now {
             for (of, counts) in &totals.named {
                 counter(labels_of(of), counts);
             }
-            if let Some(other) = &totals.other {
+            if let Some(other) = totals.other() {
                 let other_label = |label: &&'static str| Label::from_static_parts(label, OTHER);
                 counter(labels.iter().map(other_label).collect(), other);
             }

@@ -40,7 +40,7 @@ fn attention_lists_what_is_wrong_and_nothing_else() {
         &mut world,
         15,
         &expect![[r#"
-            PartitionFull: 1 partition of topic orders accept no messages: full since None
+            PartitionFull: topic orders has 1 full partition: produce requests to it get 429 since None
             Paused: group biller is paused by ops: 3 unsettled messages in orders, the oldest for 12 s since Some("14.000s")
         "#]],
     );

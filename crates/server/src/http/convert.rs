@@ -9,6 +9,7 @@ use driftq_api::message::{
     self as wire, Delivery as WireDelivery, Envelope as WireEnvelope, Lease, Redriven, Value,
 };
 use driftq_api::number::{BackoffMs, MaxAttempts, PartitionNumber, WorkerNumber};
+use driftq_api::worker::Worker;
 use driftq_api::{Time, group, topic};
 use driftq_core::change::Delivery;
 use driftq_core::command::{self, Start};
@@ -304,9 +305,9 @@ fn unseen(view: &ConsumerView) -> group::Consumer {
     })
 }
 
-fn worker(worker: &command::Worker) -> wire::Worker {
+fn worker(worker: &command::Worker) -> Worker {
     let text = |text: &Option<Text>| text.as_deref().map(str::to_owned);
-    wire::Worker {
+    Worker {
         id: worker.id.to_string(),
         sdk: text(&worker.sdk),
         version: text(&worker.version),
@@ -317,7 +318,7 @@ fn worker(worker: &command::Worker) -> wire::Worker {
 }
 
 /// Converts what a worker says of itself.
-pub(crate) fn named_worker(worker: Option<wire::Worker>) -> Option<Box<command::Worker>> {
+pub(crate) fn named_worker(worker: Option<Worker>) -> Option<Box<command::Worker>> {
     let worker = worker?;
     Some(Box::new(command::Worker {
         id: worker.id.into(),

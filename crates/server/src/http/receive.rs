@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use axum::extract::{ConnectInfo, State};
 use axum::http::{Response, StatusCode, Version};
-use driftq_api::message::{Leave, Receive, Received};
+use driftq_api::message::{Receive, Received};
 use driftq_api::number::{LeaseMs, Limit, WaitMs};
+use driftq_api::worker::Leave;
 use driftq_core::Session;
 use driftq_core::change::Delivery;
 use driftq_core::command::{GroupName, Join, LeaveWorker, Peer, PeerKind, ViewGroup};

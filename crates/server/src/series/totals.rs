@@ -4,7 +4,8 @@
 //!
 //! 1. A topic or group with a place of its own keeps it until it is deleted.
 //! 2. While there are too many, a free place goes to the largest of those without one.
-//! 3. Everything without a place is counted under [`OTHER`], which never decreases.
+//! 3. Everything without a place is counted under [`OTHER`], and so are those that were deleted. It
+//!    never decreases, and the sum over all names is the total.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +20,10 @@ pub(crate) const OTHER: &str = "_other";
 #[derive(Debug, Clone)]
 pub(crate) struct Totals {
     pub(crate) named: BTreeMap<SeriesOf, Vec<u64>>,
-    /// The counts of all others. `None` while everything has a name.
-    pub(crate) other: Option<Vec<u64>>,
-    counters: usize,
+    other: Vec<u64>,
     most: usize,
+    /// Whether there were too many at some time. Then free places are given by size.
+    was_full: bool,
 }
 
 impl Totals {
@@ -35,43 +36,57 @@ impl Totals {
     }
 
     fn new(counters: usize, most: usize) -> Totals {
-        Totals { named: BTreeMap::new(), other: None, counters, most }
+        Totals { named: BTreeMap::new(), other: vec![0; counters], most, was_full: false }
+    }
+
+    /// Returns the counts of all others, if there are any.
+    pub(crate) fn other(&self) -> Option<&[u64]> {
+        let has_any = self.was_full || self.other.iter().any(|count| *count > 0);
+        has_any.then_some(&*self.other)
     }
 
     /// Adds counts.
     pub(super) fn add(&mut self, of: &SeriesOf, counts: &[u64]) {
-        let has_room = self.other.is_none() && self.named.len() < self.most;
-        let totals = match self.named.get_mut(of) {
-            Some(totals) => totals,
-            None if has_room => {
-                self.named.entry(of.clone()).or_insert_with(|| vec![0; self.counters])
+        if !self.named.contains_key(of) && !self.was_full && self.named.len() < self.most {
+            self.named.insert(of.clone(), vec![0; self.other.len()]);
+        }
+        match self.named.get_mut(of) {
+            Some(totals) => add_up(totals, counts),
+            None => {
+                self.was_full = true;
+                add_up(&mut self.other, counts);
             }
-            None => self.other.get_or_insert_with(|| vec![0; self.counters]),
-        };
-        for (total, count) in totals.iter_mut().zip(counts) {
-            *total += count;
         }
     }
 
     pub(super) fn remove(&mut self, of: &SeriesOf) {
-        self.named.remove(of);
+        if let Some(counts) = self.named.remove(of) {
+            add_up(&mut self.other, &counts);
+        }
     }
 
     /// Frees the places of those that do not exist any more, and gives free places to the largest
     /// of the others. `existing` is sorted by size.
     pub(super) fn place(&mut self, existing: &[SeriesOf]) {
         let exist: BTreeSet<&SeriesOf> = existing.iter().collect();
-        self.named.retain(|of, _| exist.contains(of));
+        let gone: Vec<_> = self.named.keys().filter(|of| !exist.contains(of)).cloned().collect();
+        gone.iter().for_each(|of| self.remove(of));
         for of in existing {
             if self.named.contains_key(of) {
                 continue;
             }
             if self.named.len() >= self.most {
-                self.other.get_or_insert_with(|| vec![0; self.counters]);
+                self.was_full = true;
                 return;
             }
-            self.named.insert(of.clone(), vec![0; self.counters]);
+            self.named.insert(of.clone(), vec![0; self.other.len()]);
         }
+    }
+}
+
+fn add_up(totals: &mut [u64], counts: &[u64]) {
+    for (total, count) in totals.iter_mut().zip(counts) {
+        *total += count;
     }
 }
 
@@ -88,7 +103,7 @@ mod tests {
             SeriesOf::Topic(name) => format!("{name}={}", counts[0]),
             SeriesOf::Shard(_) | SeriesOf::Group { .. } => panic!("all are topics"),
         });
-        let other = totals.other.iter().map(|counts| format!("{OTHER}={}", counts[0]));
+        let other = totals.other().map(|counts| format!("{OTHER}={}", counts[0]));
         named.chain(other).collect::<Vec<_>>().join(" ")
     }
 
@@ -113,13 +128,13 @@ mod tests {
         totals.remove(&topic("a"));
         // The next one that counts does not take the place.
         totals.add(&topic("c"), &[1]);
-        assert_eq!(shown(&totals), "b=1 _other=3");
+        assert_eq!(shown(&totals), "b=1 _other=4");
         totals.place(&[topic("d"), topic("c"), topic("b")]);
         totals.add(&topic("d"), &[5]);
-        assert_eq!(shown(&totals), "b=1 d=5 _other=3");
+        assert_eq!(shown(&totals), "b=1 d=5 _other=4");
         // A topic that another node deleted.
         totals.place(&[topic("c"), topic("d")]);
-        assert_eq!(shown(&totals), "c=0 d=5 _other=3");
+        assert_eq!(shown(&totals), "c=0 d=5 _other=5");
     }
 
     #[test]

@@ -321,6 +321,7 @@ async fn events_are_counted_by_topic_and_group() {
     assert_eq!(metric(&broker, "driftq_topic_produced_total", "_other").await, None);
     broker.delete("/v1/topics/t/groups/g?confirm=g").await.is(200);
     assert_eq!(metric(&broker, "driftq_group_acked_total", group).await, None);
+    assert_eq!(metric(&broker, "driftq_group_acked_total", "_other").await, Some(1.0));
     assert!(metric(&broker, "process_resident_memory_bytes", "").await > Some(1e6));
     assert!(page(&broker).await.contains("# TYPE driftq_shard_commit_seconds_total counter\n"));
 }
