@@ -4,7 +4,8 @@
 //!    the shard ends, it adds its counts here.
 //! 2. Two resolutions: 5 s for 15 minutes, 60 s for 6 hours. Slots are aligned to the clock of the
 //!    cluster, so that the series of several nodes can be added up.
-//! 3. Bounded: the [`SUBJECTS_MAX`] topics and groups that were active last.
+//! 3. Bounded: at most [`SUBJECTS_MAX`] topics and groups. Above that, one that was idle for [`KEPT_MS`]
+//!    gives way to an active one.
 //! 4. In memory, and lost with the process. A slot in which no process counted is `None`.
 
 mod ring;
