@@ -30,7 +30,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
             Seen::Written { entry, attempt } => judge.shown(entry, attempt),
             Seen::Delivered { entry, delivery, .. } => judge.shown(entry, delivery.lease.attempt),
             Seen::Committed(batch) => judge.batch(&timeline.batches[batch]),
-            Seen::Invoked(_) | Seen::Answered(_) | Seen::Left(_) => {}
+            Seen::Invoked(_) | Seen::Answered(_) | Seen::Left { .. } => {}
         }
     }
 }

@@ -128,6 +128,7 @@ impl Judge<'_, '_> {
             Ask::CreateGroup(..)
             | Ask::Purge { .. }
             | Ask::Inspect(_)
+            | Ask::ExplainGroup
             | Ask::ReadPointer { .. }
             | Ask::Settings(_)
             | Ask::Outdated

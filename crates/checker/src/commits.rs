@@ -31,7 +31,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
             Seen::Invoked(call) => judge.invoked(call),
             Seen::Answered(call) => judge.answered(call),
             Seen::Committed(batch) => judge.batch(&timeline.batches[batch]),
-            Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
+            Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left { .. } => {}
         }
     }
 }
@@ -249,6 +249,7 @@ impl<'a> Judge<'_, 'a> {
             | Outcome::Began { .. }
             | Outcome::Purged { .. }
             | Outcome::Inspected(_)
+            | Outcome::Group(_)
             | Outcome::Pointer(_)
             | Outcome::Settings(_)
             | Outcome::Done => {}

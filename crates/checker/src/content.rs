@@ -42,7 +42,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
                     }
                 }
             }
-            Seen::Written { .. } | Seen::Left(_) => {}
+            Seen::Written { .. } | Seen::Left { .. } => {}
         }
     }
     for letter in &timeline.dead_letters {
@@ -98,6 +98,7 @@ impl<'a> Judge<'_, 'a> {
             | Ask::SeekAll(..)
             | Ask::Purge { .. }
             | Ask::Inspect(_)
+            | Ask::ExplainGroup
             | Ask::ReadPointer { .. }
             | Ask::Settings(_)
             | Ask::Outdated

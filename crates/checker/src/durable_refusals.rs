@@ -36,7 +36,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
                 }
             }
             Seen::Invoked(call) => judge.invoked(call),
-            Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
+            Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left { .. } => {}
         }
     }
 }

@@ -132,6 +132,8 @@ pub enum Op {
     Purge { topic: Name, ids: Vec<Name>, dry_run: bool },
     /// Read the state of the messages of a partition in each group.
     Inspect { topic: Name, partition: u32 },
+    /// Ask why a group is delivered nothing.
+    ExplainGroup { topic: Name, group: Name },
     /// Read a pointer of a topic.
     ReadPointer { topic: Name, name: Name },
     /// Present a lease that was issued before the storage was restored.
@@ -242,6 +244,8 @@ pub enum Reply {
     Purged { count: u64 },
     /// The states of messages in their groups.
     Inspected(Vec<MessageStatus>),
+    /// The counters of a group, one per partition.
+    Group(Vec<Counters>),
     /// The location of a pointer.
     Pointer { location: Name },
     /// The settings of a topic, as text.
@@ -307,14 +311,22 @@ pub enum Fact {
     Paused { topic: Name, group: Name, until: Option<u64> },
     /// A group was resumed.
     Resumed { topic: Name, group: Name },
-    /// A consumer joined a group, by a poll or by a stream.
+    /// A consumer joined a group, by a poll or by a stream. It may have `credit` unsettled
+    /// deliveries; 0 if the harness does not know how many.
     Joined {
         consumer: u64,
         topic: Name,
         group: Name,
         #[serde(default)]
         poll: bool,
+        #[serde(default)]
+        credit: u32,
+        #[serde(default)]
+        worker: Option<Name>,
     },
+    /// A worker is about to end. Its consumers are disconnected, and it gets nothing more before
+    /// `until`, unless the shard is claimed again.
+    WorkerLeft { worker: Name, until: u64 },
     /// A dead letter was deleted.
     Dropped { id: Name },
     /// A repair gave up a damaged message.

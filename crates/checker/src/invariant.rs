@@ -147,11 +147,13 @@ pub enum Invariant {
     /// 61: While a server runs, the authority clock follows a forward jump of more than an hour
     /// only after it is confirmed.
     ConfirmedClockJump,
+    /// 62: A worker that has left gets nothing for a minute, unless its shard is claimed again.
+    Leave,
 }
 
 impl Invariant {
     /// Every invariant, in order.
-    pub const ALL: [Invariant; 50] = {
+    pub const ALL: [Invariant; 51] = {
         use Invariant::*;
         [
             NoLoss,
@@ -204,6 +206,7 @@ impl Invariant {
             Pause,
             FairAttempts,
             ConfirmedClockJump,
+            Leave,
         ]
     };
 }

@@ -41,7 +41,10 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
                 }
             }
             Seen::Committed(batch) => judge.batch(&timeline.batches[batch]),
-            Seen::Answered(_) | Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
+            Seen::Answered(_)
+            | Seen::Delivered { .. }
+            | Seen::Written { .. }
+            | Seen::Left { .. } => {}
         }
     }
     judge.letters();

@@ -36,7 +36,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
                     judge.shown(moment.seq, entry, delivery.lease.attempt);
                 }
             }
-            Seen::Written { .. } | Seen::Left(_) => {}
+            Seen::Written { .. } | Seen::Left { .. } => {}
             Seen::Committed(batch) => {
                 let batch = &timeline.batches[batch];
                 judge.latest = judge.latest.max(batch.now);

@@ -230,10 +230,14 @@ impl JumpGuard {
     /// `at` is not a jump.
     pub fn confirmed(&mut self, at: Timestamp, boot_ms: u64) {
         let Some(expected) = self.expected(boot_ms) else { return };
-        self.anchor(expected.max(at), boot_ms);
-        if self.authority.since(self.believed.unwrap_or(at)) <= JUMP_MS_MAX {
-            self.held = None;
-        }
+        let believed = expected.max(at);
+        self.anchor(believed, boot_ms);
+        // The authority may have jumped a second time before the process read the confirmation. What
+        // is still held back is that jump: with the start of the first one it would end before `at`,
+        // and count as confirmed.
+        let ahead_ms = self.authority.since(believed);
+        let held = self.held.filter(|_| ahead_ms > JUMP_MS_MAX);
+        self.held = held.map(|held| HeldJump { ahead_ms, since: held.since.max(at) });
     }
 
     /// Returns the record to store next, given the stored ones.
@@ -306,6 +310,23 @@ mod tests {
         assert_eq!(guard.sample(Timestamp(NOW + 8 * DAY + 1_000), 2_500), Timestamp(NOW + 2_000));
         let held = HeldJump { ahead_ms: 8 * DAY - 1_000, since: Timestamp(NOW + 1_000) };
         assert_eq!(guard.held(), Some(held));
+    }
+
+    #[test]
+    fn a_second_jump_is_held_back_though_the_first_one_was_confirmed() {
+        let mut guard = guard(&StoredClock::default(), 0);
+        guard.sample(Timestamp(NOW), 0);
+        guard.sample(Timestamp(NOW + 8 * DAY), 1_000);
+        // The process reads the confirmation of the first jump after it has seen the second.
+        guard.sample(Timestamp(NOW + 13 * DAY), 2_000);
+        guard.confirmed(Timestamp(NOW + 8 * DAY), 3_000);
+        let mut stored =
+            StoredClock { confirmed: Some(Timestamp(NOW + 8 * DAY)), ..Default::default() };
+        store(&guard, &mut stored, 3_000);
+        let mut other = JumpGuard::new("boot-b", 0, &stored);
+        assert_eq!(other.origin(), ClockOrigin::Held);
+        let believed = other.sample(Timestamp(NOW + 13 * DAY + 4_000), 4_000);
+        assert!(believed.since(Timestamp(NOW + 8 * DAY)) <= HOUR, "{believed:?}");
     }
 
     #[test]

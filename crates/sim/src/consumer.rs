@@ -7,8 +7,9 @@ use driftq_checker::history::{Delivery as Seen, Lease, Name, Op, Verb, What};
 use driftq_core::change::Delivery;
 use driftq_core::command::{
     Claim, Extend, GroupName, Join, Nack, NackKind, Peer, PeerKind, Start, TopicName,
+    Worker as Process,
 };
-use driftq_core::{Command, ConsumerId, Rejection, Reply, Text, Ticket};
+use driftq_core::{Command, ConsumerId, Rejection, Reply, ShardId, Text, Ticket};
 
 use crate::facts::content;
 use crate::world::{
@@ -42,7 +43,14 @@ impl Worker {
             book: Book::default(),
             reads_dead_letters: false,
             stays_until: None,
+            process: rng.bool().then_some(0),
+            restarts_at: None,
         }
+    }
+
+    /// The name of its process.
+    fn process_name(&self, client: usize) -> Option<Text> {
+        self.process.map(|process| format!("{client}-{process}").into())
     }
 
     pub(crate) fn undertaker(world: &mut World, topic: Name) -> Worker {
@@ -102,9 +110,19 @@ impl World {
         if me.stays_until.is_some_and(|until| until <= now) {
             return;
         }
+        if me.restarts_at.is_some_and(|at| at <= now) {
+            me.restarts_at = None;
+            me.process = me.process.map(|process| process + 1);
+        }
+        let has_left = me.restarts_at.is_some();
+        let process =
+            me.process_name(client).map(|id| Box::new(Process { id, ..Process::default() }));
         let (name, owner, credit, lease_ms) =
             (me.name.clone(), me.owner.clone(), me.credit, me.lease_ms);
         let kind = me.poll_ms.map_or(PeerKind::Stream, |_| PeerKind::Poll);
+        if has_left {
+            self.stats.saw("join by a worker that has left");
+        }
         self.clients.next_consumer += 1;
         let consumer = ConsumerId(self.clients.next_consumer);
         self.clients.connections.insert(consumer, client);
@@ -118,7 +136,7 @@ impl World {
             credit,
             credit_bytes: 1 << 20,
             start,
-            peer: Peer { kind, ..Peer::default() },
+            peer: Peer { kind, worker: process, ..Peer::default() },
         };
         let ticket = self.call(client, Op::Look, Command::Join(join));
         let me = worker(self, client);
@@ -215,6 +233,9 @@ impl World {
             return;
         };
         let now = self.now;
+        if self.rng.u32(0..200) == 0 && !self.clients.is_healed {
+            self.leave(client);
+        }
         if let Some(until) = worker(self, client).stays_until {
             if until <= now + 2_000 {
                 return;
@@ -272,6 +293,22 @@ impl World {
             _ => self.settle(client, &taken, Verb::Ack, false),
         }
         self.show_an_old_token(client, taken);
+    }
+
+    /// The process of a worker is about to end: it tells every shard. It goes on with what it has.
+    fn leave(&mut self, client: usize) {
+        let restarts_at = self.now + self.rng.u64(0..10_000);
+        let me = worker(self, client);
+        let Some(worker) = me.process_name(client).filter(|_| me.restarts_at.is_none()) else {
+            return;
+        };
+        me.restarts_at = Some(restarts_at);
+        for shard in (0..self.nodes.len() as u32).map(ShardId) {
+            let command = Command::LeaveWorker { worker: worker.clone() };
+            let ticket = self.call(client, Op::Look, command);
+            self.clients.leaves.insert(ticket, shard);
+        }
+        self.stats.saw("worker left");
     }
 
     /// Returns a number for a task of a worker.

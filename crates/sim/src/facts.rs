@@ -17,8 +17,8 @@ use driftq_checker::history::{
 use driftq_core::change::{Change, End, Entry, EntryState, GroupRow, TopicRow};
 use driftq_core::row::RecordKind;
 use driftq_core::{
-    Batch, Command, ConsumerId, DeathReason, Extension, GroupId, Lane, Message, MessageId, Offset,
-    Reply, RetryPolicy, Settings, ShardId, Ticket, Timestamp, TopicId,
+    Batch, Command, CommandResult, ConsumerId, DeathReason, Extension, GroupId, Lane, Message,
+    MessageId, Offset, Reply, RetryPolicy, Settings, ShardId, Ticket, Timestamp, TopicId,
 };
 use driftq_storage::Ownership;
 
@@ -28,6 +28,9 @@ use operator::set;
 
 pub(crate) use command_context::CommandContext;
 pub(crate) use effect::{effect_of, in_words};
+
+/// How long a worker that has left gets nothing, as the API promises.
+const LEAVE_MS: u64 = 60_000;
 
 #[derive(Debug, Clone)]
 struct KnownTopic {
@@ -181,6 +184,7 @@ impl Facts {
             let until = now + ttl_ms.min(self.here.dedupe_ttl_ms(topic));
             self.open.push(Fact::Committed { call: ticket.0, until });
         }
+        self.joins(batch, asked);
         let mut decided = Vec::new();
         for (ticket, answered) in &batch.replies {
             if let Some(
@@ -188,11 +192,6 @@ impl Facts {
             ) = asked.get(ticket)
             {
                 decided.push(ticket.0);
-            }
-            if let (Ok(Reply::Joined { .. }), Some(CommandContext::Join(joined))) =
-                (answered, asked.get(ticket))
-            {
-                self.open.push(joined.clone());
             }
             let Some(CommandContext::Keyed { topic, tenant, idem, body }) =
                 asked.get(ticket).cloned()
@@ -220,6 +219,27 @@ impl Facts {
         let facts = std::mem::take(&mut self.open);
         let (shard, epoch) = (ownership.shard.0, ownership.epoch.0);
         What::Committed { shard, epoch, batch: batch.no.0, now, facts }
+    }
+
+    /// Lists the joins and leaves of a batch, before its grants: dispatch comes after all commands.
+    fn joins(&mut self, batch: &Batch, asked: &BTreeMap<Ticket, CommandContext>) {
+        let fact = |(ticket, answered): &(Ticket, CommandResult)| {
+            answered.as_ref().ok()?;
+            match asked.get(ticket)? {
+                CommandContext::Join(joined) => Some(joined.clone()),
+                CommandContext::LeaveWorker(worker) => {
+                    let until = batch.now.0 + LEAVE_MS;
+                    Some(Fact::WorkerLeft { worker: worker.clone(), until })
+                }
+                CommandContext::Keyed { .. }
+                | CommandContext::OfTheLedger
+                | CommandContext::Commit(_)
+                | CommandContext::Operator => None,
+            }
+        };
+        let is_grant = |fact: &Fact| matches!(fact, Fact::Granted(_));
+        let at = self.open.iter().position(is_grant).unwrap_or(self.open.len());
+        self.open.splice(at..at, batch.replies.iter().filter_map(fact));
     }
 
     /// The name of a topic of a shard, if it exists.

@@ -28,7 +28,7 @@ impl World {
     pub(crate) fn pass(&mut self, ticket: Ticket) {
         let Some(passing) = self.hosts.passing.get(&ticket) else { return };
         let (entry, command) = (passing.entry, passing.command.clone());
-        let shard = self.shard_of(&command);
+        let shard = self.shard_of(ticket, &command);
         let Some((to, epoch)) = self.hosts.route(entry, shard) else {
             self.stats.saw("call held while its shard moved");
             return self.back(ticket, Err(CallError::NotServing));
@@ -55,7 +55,7 @@ impl World {
 
     /// A call reaches the node that is believed to serve its shard.
     pub(crate) fn forwarded(&mut self, ticket: Ticket, to: NodeId, epoch: Epoch, command: Command) {
-        let shard = self.shard_of(&command);
+        let shard = self.shard_of(ticket, &command);
         let life = self.life_at(to, shard).filter(|_| self.hosts.serves(to, shard, epoch));
         let entry = self.hosts.passing.get(&ticket).map(|passing| passing.entry);
         match life {
@@ -149,11 +149,12 @@ impl World {
         !self.clients.is_healed && self.rng.u32(0..50) == 0
     }
 
-    pub(crate) fn shard_of(&self, command: &Command) -> ShardId {
-        let CommandTarget::Shard(shard) = command.place(self.nodes.len() as u32) else {
-            unreachable!("a client's call has one shard");
-        };
-        shard
+    pub(crate) fn shard_of(&self, ticket: Ticket, command: &Command) -> ShardId {
+        match command.place(self.nodes.len() as u32) {
+            CommandTarget::Shard(shard) => shard,
+            CommandTarget::Every => self.clients.leaves[&ticket],
+            CommandTarget::Known => unreachable!("no client sends it"),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use driftq_core::Command;
 
 /// All kinds.
-pub(crate) const OPERATIONS: [&str; 28] = [
+pub(crate) const OPERATIONS: [&str; 29] = [
     "ack",
     "audit",
     "begin",
@@ -16,6 +16,7 @@ pub(crate) const OPERATIONS: [&str; 28] = [
     "extend",
     "finish",
     "join",
+    "leave worker",
     "list",
     "nack",
     "patch",

@@ -6,7 +6,8 @@ use driftq_checker::history::{
     Decision, MessageStatus, MessageStatusKind, Name, Op, Reply as Told, Right, Status, What,
 };
 use driftq_core::command::{
-    BeginDecision, CommitReceipt, ExplainState, Explained, Full, PeekState, Peeked, Stale,
+    BeginDecision, CommitReceipt, ExplainState, Explained, ExplainedMessage, Full, PeekState,
+    Peeked, Stale,
 };
 use driftq_core::effect::EffectState;
 use driftq_core::{Command, Rejection, Reply, Ticket};
@@ -14,6 +15,7 @@ use driftq_core::{Command, Rejection, Reply, Ticket};
 use crate::facts::operator::settings_text;
 use crate::facts::{effect_of, in_words};
 use crate::kinds::kind_of;
+use crate::node::group_counters;
 use crate::world::{CallReply, Outcome, SimEvent, World};
 
 impl World {
@@ -128,7 +130,11 @@ fn told(reply: &Reply, group: Option<Name>) -> Told {
         Reply::Purged { purged } => Told::Purged { count: *purged },
         Reply::Topic(view) => Told::Topic { settings: settings_text(&view.settings) },
         Reply::Pointer(pointer) => Told::Pointer { location: pointer.location.clone() },
-        Reply::Explained(explained) => Told::Inspected(explained_messages(explained)),
+        Reply::Explained(explained) => match &**explained {
+            Explained::Group { view, .. } => Told::Group(group_counters(view)),
+            Explained::Message(message) => Told::Inspected(explained_message(message)),
+            Explained::Effect { .. } => Told::Ok,
+        },
         Reply::Peeked(peeked) => Told::Inspected(peeked_messages(peeked, group)),
         Reply::Produced(receipt) => Told::Produced {
             id: receipt.id.to_string().into(),
@@ -186,8 +192,7 @@ fn told(reply: &Reply, group: Option<Name>) -> Told {
 }
 
 /// The states in an explanation, if the message still exists.
-fn explained_messages(explained: &Explained) -> Vec<MessageStatus> {
-    let Explained::Message(message) = explained else { return Vec::new() };
+fn explained_message(message: &ExplainedMessage) -> Vec<MessageStatus> {
     let groups = message.groups.iter().filter(|_| message.message.is_some());
     let shown = groups.map(|group| MessageStatus {
         id: message.id.to_string().into(),

@@ -445,7 +445,7 @@ impl World {
         if self.hosts.are_many() {
             return self.enter(ticket, command);
         }
-        let shard = self.shard_of(&command);
+        let shard = self.shard_of(ticket, &command);
         match self.node(shard).map(|node| node.life) {
             Some(life) => self.take(life, ticket, command, None),
             None => self.later(1, SimEvent::Answer { ticket, reply: CallReply::NotServing }),

@@ -109,7 +109,10 @@ impl World {
         let group = self.some_group();
         let topic = group.topic.topic.clone();
         let (explain, op) = match self.rng.u32(0..4) {
-            0 => (Explain::Group(group), Op::Look),
+            0 => {
+                let op = Op::ExplainGroup { topic, group: group.group.clone() };
+                (Explain::Group(group), op)
+            }
             1 => {
                 let Some((topic, id)) = self.some_letter() else { return };
                 let (topic, partition) = (format!("dlq.{topic}").into(), id.lane.partition());

@@ -80,6 +80,7 @@ pub(crate) const SOMETIMES: &[&str] = &[
     "group of a guest deleted",
     "group paused",
     "id from before a restore presented",
+    "join by a worker that has left",
     "key conflict refused",
     "key found in its last millisecond",
     "key free in its first millisecond",
@@ -154,4 +155,5 @@ pub(crate) const SOMETIMES: &[&str] = &[
     "topic deleted",
     "unknown commit that had happened",
     "unknown commit that had not happened",
+    "worker left",
 ];

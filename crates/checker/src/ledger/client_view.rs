@@ -25,7 +25,10 @@ pub(super) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
         match moment.seen {
             Seen::Invoked(call) => judge.invoked(call),
             Seen::Answered(call) => judge.answered(call),
-            Seen::Delivered { .. } | Seen::Committed(_) | Seen::Written { .. } | Seen::Left(_) => {}
+            Seen::Delivered { .. }
+            | Seen::Committed(_)
+            | Seen::Written { .. }
+            | Seen::Left { .. } => {}
         }
     }
 }

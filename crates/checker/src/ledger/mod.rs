@@ -42,7 +42,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
             Seen::Invoked(call) => judge.asked(call),
             Seen::Answered(call) => judge.answered(call),
             Seen::Committed(batch) => judge.commit(&timeline.batches[batch]),
-            Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
+            Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left { .. } => {}
         }
     }
     // Without a quiet period it is unknown whether the retention should have started.
@@ -155,6 +155,7 @@ impl<'s, 'a> Judge<'s, 'a> {
             | Ask::SeekAll(..)
             | Ask::Purge { .. }
             | Ask::Inspect(_)
+            | Ask::ExplainGroup
             | Ask::ReadPointer { .. }
             | Ask::Settings(_)
             | Ask::Outdated
@@ -292,6 +293,7 @@ fn effect_of(ask: Ask<'_>) -> Option<EffectId> {
         | Ask::SeekAll(..)
         | Ask::Purge { .. }
         | Ask::Inspect(_)
+        | Ask::ExplainGroup
         | Ask::ReadPointer { .. }
         | Ask::Settings(_)
         | Ask::Outdated

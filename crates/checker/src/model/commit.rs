@@ -8,7 +8,7 @@ use super::state::{Message, Model, ShardState};
 impl<'a> Model<'_, 'a> {
     pub(super) fn open(&mut self, batch: &Batch) {
         self.seq = batch.seq;
-        self.now = batch.now;
+        (self.now, self.at) = (batch.now, batch.at);
         let Batch { seq, shard, epoch, number, now, .. } = *batch;
         let last = self.shards.insert(shard, ShardState { number, epoch, now });
         self.served_by(shard, last.is_some_and(|last| last.epoch != epoch));

@@ -60,17 +60,12 @@ impl<'s, 'a> Expected<'s, 'a> {
 
 impl Model<'_, '_> {
     fn counted(&mut self, counted: &Counted<'_>) {
-        let state = &self.cursors[counted.cursor];
-        let high = self.lanes[self.timeline.places.cursors.key(counted.cursor).1].high;
         let told = counted.counters;
-        let is_true = state.life.is_some()
-            && told.generation == state.generation
-            && told.next == state.next
-            && told.high == high
-            && told.leased == state.leased
-            && told.waiting == state.waiting
+        let is_true = self.counts(counted.cursor, told)
             && self.is_blocked_by(counted.cursor, told.blocked.as_deref());
         if !is_true {
+            let state = &self.cursors[counted.cursor];
+            let high = self.lanes[self.timeline.places.cursors.key(counted.cursor).1].high;
             let text = self.timeline.places.cursor_text(counted.cursor);
             let detail = format_args!(
                 "{text} has generation {}, next {}, high {high}, {} leased, {} waiting, but a node reported {told:?}",

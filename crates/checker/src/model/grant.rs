@@ -32,6 +32,7 @@ impl Model<'_, '_> {
         let lease = State::Leased { until: granted.until, consumer: granted.consumer };
         self.becomes(entry, lease);
         self.crowded(entry, granted);
+        self.was_granted(entry, granted.consumer);
         self.progressed(self.timeline.places.cursor_of(entry));
     }
 
@@ -150,7 +151,7 @@ impl Model<'_, '_> {
                 format_args!("is lease {leased} of its partition, but max_in_flight is {max}"),
             );
         }
-        let held = self.consumers.get(&granted.consumer).copied().unwrap_or(0);
+        let held = self.leases_of(granted.consumer);
         let (consumer, credit) = (granted.consumer, granted.credit);
         if held > u64::from(credit) {
             let detail = format_args!(

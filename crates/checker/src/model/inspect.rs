@@ -4,7 +4,7 @@
 //! The position of a call inside its batch is unknown. Its reply must have been true at some point
 //! of the batch, or before it.
 
-use crate::history::{MessageStatus, MessageStatusKind, Start};
+use crate::history::{Counters, MessageStatus, MessageStatusKind, Start};
 use crate::ids::{CallId, CursorId, LabelId, LaneId, NameId, ReaderId};
 use crate::invariant::Invariant::{DeadLetteredOnce, NoSkip, RestoreFencing, TrueAnswers};
 use crate::timeline::{Ask, Batch, Outcome, Step};
@@ -22,6 +22,13 @@ enum About<'a> {
         lane: LaneId,
         shown: &'a [MessageStatus],
         was_so: Vec<bool>,
+    },
+    /// A group with its counters, and why it is delivered nothing. Both must have been true, but not
+    /// at the same point: the joins of a batch are listed after its other facts.
+    Group {
+        shown: &'a [Counters],
+        was_counted: Vec<bool>,
+        was_blocked: Vec<bool>,
     },
     Settings {
         topic: NameId,
@@ -60,6 +67,11 @@ impl<'a> Model<'_, 'a> {
             (Ask::Inspect(lane), Outcome::Inspected(shown)) => {
                 Some(About::Messages { lane, shown, was_so: vec![false; shown.len()] })
             }
+            (Ask::ExplainGroup, Outcome::Group(shown)) => {
+                let (was_counted, was_blocked) =
+                    (vec![false; shown.len()], vec![false; shown.len()]);
+                Some(About::Group { shown, was_counted, was_blocked })
+            }
             (Ask::Settings(topic), Outcome::Settings(text)) => {
                 Some(About::Settings { topic, text, was_so: false })
             }
@@ -97,6 +109,13 @@ impl<'a> Model<'_, 'a> {
             About::Messages { lane, shown, was_so } => {
                 for (shown, was_so) in shown.iter().zip(was_so).filter(|(_, was_so)| !**was_so) {
                     *was_so = self.is_so(*lane, shown);
+                }
+            }
+            About::Group { shown, was_counted, was_blocked } => {
+                for (index, shown) in shown.iter().enumerate() {
+                    let Some(cursor) = self.cursor_named(shown) else { continue };
+                    was_counted[index] |= self.counts(cursor, shown);
+                    was_blocked[index] |= self.is_blocked_by(cursor, shown.blocked.as_deref());
                 }
             }
             About::Settings { topic, text, was_so } => {
@@ -170,6 +189,14 @@ impl<'a> Model<'_, 'a> {
                     let detail = format_args!(
                         "a message of {text} was shown as {shown:?}, which was never true"
                     );
+                    self.findings.add(TrueAnswers, seq, detail);
+                }
+            }
+            About::Group { shown, was_counted, was_blocked } => {
+                let was_so = was_counted.iter().zip(was_blocked).map(|(one, other)| *one && other);
+                for (shown, _) in shown.iter().zip(was_so).filter(|(_, was_so)| !was_so) {
+                    let detail =
+                        format_args!("a group was shown as {shown:?}, which was never true");
                     self.findings.add(TrueAnswers, seq, detail);
                 }
             }
@@ -267,36 +294,6 @@ impl<'a> Model<'_, 'a> {
                     || self.is_dropped(cursor, offset);
                 is_first && (is_in_time || is_end)
             }
-        }
-    }
-
-    /// Whether the reported reason why a cursor delivers nothing new is true, as far as commits
-    /// show it.
-    pub(super) fn is_blocked_by(&self, cursor: CursorId, why: Option<&str>) -> bool {
-        let places = &self.timeline.places;
-        let (reader, lane) = places.cursors.key(cursor);
-        let state = &self.cursors[cursor];
-        let Some(settings) = self.operator.settings[places.readers.key(reader).0] else {
-            return true;
-        };
-        let is_paused = self.paused_until(reader).is_some();
-        let is_full = state.leased >= u64::from(settings.max_in_flight);
-        let is_open = state.leased + state.waiting >= u64::from(settings.max_open);
-        let is_read = state.next >= self.lanes[lane].high;
-        match why {
-            Some("quarantined") => self.timeline.corrupted.iter().any(|(_, of, _)| *of == lane),
-            // The node reads its state shortly before the batch time: a pause may have ended in
-            // between.
-            Some("paused") => self.has_pause(reader),
-            Some("in_flight_limit") => is_full && !is_paused,
-            Some("max_open") => is_open && !is_paused && !is_full,
-            Some("nothing_new") => is_read && !is_paused && !is_full && !is_open,
-            Some("no_consumers") => !is_paused && !self.has_consumers(reader),
-            // Only the node knows which consumers have room, which messages are in memory, and what
-            // other groups have open.
-            Some("consumers_full") => !is_paused,
-            Some(_) => !is_paused && !is_full,
-            None => !is_paused && !is_full && !is_open && !is_read,
         }
     }
 }

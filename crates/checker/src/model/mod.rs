@@ -8,7 +8,9 @@
 //!
 //! Each file checks one subject. This one applies the batches.
 
+mod cause;
 mod commit;
+mod consumers;
 mod counted;
 mod cursor;
 mod death;
@@ -29,7 +31,8 @@ use crate::report::Findings;
 use crate::timeline::{Batch, Seen, Settle, Step, Timeline};
 
 use state::{
-    CursorState, EntryState, LaneState, Message, Model, Operator, Progress, State, Verbs, lower,
+    Connections, CursorState, EntryState, LaneState, Message, Model, Operator, Progress, State,
+    Verbs, lower,
 };
 
 /// Checks everything that was committed, and the state at the end.
@@ -49,7 +52,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
                 model.commit(batch);
                 counted.after(&mut model, batch);
             }
-            Seen::Left(consumer) => model.left(consumer),
+            Seen::Left { consumer, at } => model.left(consumer, at),
             Seen::Answered(_) | Seen::Delivered { .. } | Seen::Written { .. } => {}
         }
     }
@@ -73,12 +76,14 @@ impl<'s, 'a> Model<'s, 'a> {
             cursors: places.cursors.column(CursorState::default()),
             entries: places.entries.column(EntryState::default()),
             consumers: FastMap::default(),
+            connections: Connections::default(),
             topics_gone: places.names.column(false),
             deaths: Vec::new(),
             death_of: places.labels.column(None),
             asked_by_owner: FastMap::default(),
             seq: 0,
             now: 0,
+            at: 0,
             ended_as_dead: Vec::new(),
             died: Vec::new(),
             buried: Vec::new(),
@@ -127,23 +132,31 @@ impl<'s, 'a> Model<'s, 'a> {
                 let (cursor, _) = self.timeline.places.lives.key(life);
                 let reader = self.timeline.places.cursors.key(cursor).0;
                 self.is_of_shard(reader, shard);
-                self.group_begins(reader);
+                // A seek does not count as a use of the group.
+                if self.cursors[cursor].life.is_none() {
+                    self.group_begins(reader);
+                }
                 self.opened(life, offset);
                 self.progressed(cursor);
             }
             Step::Set { topic, settings } => self.set(topic, settings),
             Step::Paused { reader, until } => self.paused(reader, until),
             Step::Resumed { reader } => self.resumed(reader),
-            Step::Joined { consumer, reader, poll } => self.joined(consumer, reader, poll),
+            Step::Joined(joined) => self.joined(joined),
+            Step::WorkerLeft { worker, until } => self.worker_left(worker, until),
             Step::Dropped { id } => self.dropped(id),
             Step::Lost { lane, offset } => self.lost(lane, offset),
             Step::GroupGone { reader } => {
                 self.group_deleted(reader);
+                self.forget_consumers(reader);
                 self.timeline.places.cursors_of(reader).for_each(|cursor| self.closed(cursor));
             }
             Step::TopicGone { topic } => {
                 self.topics_gone[topic] = true;
-                self.timeline.places.cursors_on(topic).for_each(|cursor| self.closed(cursor));
+                for cursor in self.timeline.places.cursors_on(topic) {
+                    self.closed(cursor);
+                    self.forget_consumers(self.timeline.places.cursors.key(cursor).0);
+                }
             }
             Step::Granted { entry, granted } => self.granted(entry, granted),
             Step::Passed { entry } => self.passed(entry),

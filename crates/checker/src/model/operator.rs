@@ -14,9 +14,6 @@ use super::state::{Message, Model};
 /// one step behind.
 const IDLE_SLACK: u64 = 8;
 
-/// How long a consumer counts as present after its poll has ended.
-const BETWEEN_POLLS_MS: u64 = 10_000;
-
 impl<'a> Model<'_, 'a> {
     /// Records a request that only an operator makes.
     pub(super) fn operated(&mut self, call: CallId) {
@@ -38,60 +35,6 @@ impl<'a> Model<'_, 'a> {
             }
             _ => {}
         }
-    }
-
-    /// Starts a batch of a shard. Under a new epoch, no consumer has joined yet.
-    pub(super) fn served_by(&mut self, shard: u32, is_new_epoch: bool) {
-        self.operator.shard = shard;
-        let last_at = self.operator.last_batch_at.insert(shard, self.now);
-        if !is_new_epoch {
-            return;
-        }
-        // While no node serves the shard, no consumer is connected.
-        let last_at = last_at.unwrap_or(self.now);
-        self.operator.epoch_began_at.insert(shard, self.now);
-        let operator = &mut self.operator;
-        operator.consumers.retain(|_, (reader, of)| {
-            if *of == shard {
-                operator.used_at[*reader] = operator.used_at[*reader].max(last_at);
-            }
-            *of != shard
-        });
-        // The new node does not know who polled before.
-        operator.polled_at.retain(|_, (_, of)| *of != shard);
-    }
-
-    pub(super) fn joined(&mut self, consumer: u64, reader: ReaderId, poll: bool) {
-        if poll {
-            self.operator.polls.insert(consumer);
-        }
-        self.operator.used_at[reader] = self.now;
-        // Its connection may have ended before the batch was durable.
-        if !self.operator.left.contains(&consumer) {
-            self.operator.consumers.insert(consumer, (reader, self.operator.shard));
-        }
-    }
-
-    pub(super) fn left(&mut self, consumer: u64) {
-        self.operator.left.insert(consumer);
-        if let Some((reader, shard)) = self.operator.consumers.remove(&consumer) {
-            // Uses the clock of its own shard: the clocks of two nodes may be far apart.
-            let now = self.operator.last_batch_at.get(&shard).copied().unwrap_or(0);
-            self.operator.used_at[reader] = now;
-            if self.operator.polls.remove(&consumer) {
-                self.operator.polled_at.insert(reader, (now, shard));
-            }
-        }
-    }
-
-    /// Whether a consumer of a group is connected, holds a lease or has just polled.
-    pub(super) fn has_consumers(&self, reader: ReaderId) -> bool {
-        let polled_at = self.operator.polled_at.get(&reader);
-        let has_polled = polled_at.is_some_and(|(at, _)| self.now < *at + BETWEEN_POLLS_MS);
-        let cursors = &self.progress.cursors_of[reader];
-        has_polled
-            || cursors.iter().any(|cursor| self.cursors[*cursor].leased > 0)
-            || self.operator.consumers.values().any(|(of, _)| *of == reader)
     }
 
     pub(super) fn paused(&mut self, reader: ReaderId, until: Option<u64>) {
@@ -146,7 +89,7 @@ impl<'a> Model<'_, 'a> {
         if began_at.is_some_and(|began_at| *began_at >= used_at) {
             return;
         }
-        let is_read = self.operator.consumers.values().any(|(of, _)| *of == reader);
+        let is_read = self.is_connected(reader);
         let used_at = used_at.max(until.map_or(0, |until| until.min(self.now)));
         let idle_ms = self.now.saturating_sub(used_at);
         let replaced = self.operator.replaced[topic].filter(|(seq, _)| *seq == self.seq);

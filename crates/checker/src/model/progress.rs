@@ -39,14 +39,9 @@ impl Model<'_, '_> {
         let readers: Vec<ReaderId> = self.timeline.places.readers.ids().collect();
         let readers = readers.into_iter().filter(|id| self.progress.shard_of[*id] == Some(shard));
         let readers: Vec<ReaderId> = readers.collect();
-        let open = |model: &Self, reader: ReaderId| -> u64 {
-            let cursors = model.progress.cursors_of[reader].iter();
-            let cursors = cursors.map(|cursor| &model.cursors[*cursor]);
-            cursors.map(|cursor| cursor.leased + cursor.waiting).sum()
-        };
-        let total: u64 = readers.iter().map(|reader| open(self, *reader)).sum();
+        let total: u64 = readers.iter().map(|reader| self.open_of(*reader)).sum();
         for reader in readers {
-            let of_group = open(self, reader);
+            let of_group = self.open_of(reader);
             let has_room = of_group < open_max.saturating_sub(total - of_group) / 2;
             let was_idle = std::mem::take(&mut self.progress.grants[reader]) == 0;
             let is_waiting = was_idle && !is_new && self.has_free_consumer(reader);
@@ -61,12 +56,27 @@ impl Model<'_, '_> {
         }
     }
 
+    /// The leased and waiting messages of a group.
+    fn open_of(&self, reader: ReaderId) -> u64 {
+        let cursors = self.progress.cursors_of[reader].iter();
+        let cursors = cursors.map(|cursor| &self.cursors[*cursor]);
+        cursors.map(|cursor| cursor.leased + cursor.waiting).sum()
+    }
+
+    /// Whether the shard allows a group more leased and waiting messages.
+    pub(super) fn group_has_room(&self, reader: ReaderId) -> bool {
+        let Some(open_max) = self.progress.open_max else { return true };
+        let of_shard =
+            |other: &ReaderId| self.progress.shard_of[*other] == self.progress.shard_of[reader];
+        let readers = self.timeline.places.readers.ids().filter(of_shard);
+        let total: u64 = readers.map(|reader| self.open_of(reader)).sum();
+        let of_group = self.open_of(reader);
+        of_group < open_max.saturating_sub(total - of_group) / 2
+    }
+
     /// Whether a consumer of the group has no delivery.
     fn has_free_consumer(&self, reader: ReaderId) -> bool {
-        let mut consumers = self.operator.consumers.iter();
-        consumers.any(|(consumer, (of, _))| {
-            *of == reader && self.consumers.get(consumer).copied().unwrap_or(0) == 0
-        })
+        self.connected(reader).any(|of| self.leases_of(of.joined.consumer) == 0)
     }
 
     /// Whether a cursor has a new message to deliver and may deliver it.

@@ -8,7 +8,7 @@ use crate::ids::{
     ReaderId,
 };
 use crate::report::Findings;
-use crate::timeline::{Put, Timeline};
+use crate::timeline::{Joined, Put, Timeline};
 
 pub(super) struct Model<'s, 'a> {
     pub(super) timeline: &'s Timeline<'a>,
@@ -21,6 +21,7 @@ pub(super) struct Model<'s, 'a> {
     pub(super) entries: Column<EntryId, EntryState>,
     /// Open leases of each consumer.
     pub(super) consumers: FastMap<u64, u64>,
+    pub(super) connections: Connections<'a>,
     pub(super) topics_gone: Column<NameId, bool>,
     pub(super) deaths: Vec<Death<'a>>,
     pub(super) death_of: Column<LabelId, Option<usize>>,
@@ -30,6 +31,8 @@ pub(super) struct Model<'s, 'a> {
     /// The current batch.
     pub(super) seq: u64,
     pub(super) now: u64,
+    /// When the current batch was observed, by the harness's clock.
+    pub(super) at: u64,
     /// Entries that must be consistent when the batch ends.
     pub(super) ended_as_dead: Vec<EntryId>,
     pub(super) died: Vec<usize>,
@@ -180,13 +183,6 @@ pub(super) struct Operator<'a> {
     pub(super) purge_asked: Column<LabelId, bool>,
     pub(super) delete_asked: Column<ReaderId, bool>,
     pub(super) topic_delete_asked: Column<NameId, bool>,
-    /// Connected consumers, with their group and shard.
-    pub(super) consumers: FastMap<u64, (ReaderId, u32)>,
-    /// Those of them that are polls.
-    pub(super) polls: FastSet<u64>,
-    /// When a poll of a group last ended in this epoch, by the clock of the batches, and the shard.
-    pub(super) polled_at: FastMap<ReaderId, (u64, u32)>,
-    pub(super) left: FastSet<u64>,
     /// When a consumer last read a group, by the clock of the batches.
     pub(super) used_at: Column<ReaderId, u64>,
     /// When the current epoch of each shard began, except the first.
@@ -209,10 +205,6 @@ impl Operator<'_> {
             purge_asked: places.labels.column(false),
             delete_asked: places.readers.column(false),
             topic_delete_asked: places.names.column(false),
-            consumers: FastMap::default(),
-            polls: FastSet::default(),
-            polled_at: FastMap::default(),
-            left: FastSet::default(),
             used_at: places.readers.column(0),
             epoch_began_at: BTreeMap::new(),
             last_batch_at: BTreeMap::new(),
@@ -220,6 +212,39 @@ impl Operator<'_> {
             shard: 0,
         }
     }
+}
+
+/// The connections of consumers.
+#[derive(Default)]
+pub(super) struct Connections<'a> {
+    /// Those that are connected.
+    pub(super) connected: BTreeMap<u64, Connected<'a>>,
+    /// Those whose connection has ended.
+    pub(super) left: FastSet<u64>,
+    /// When a poll of a group last ended in this epoch, by the clock of the batches, and the shard.
+    pub(super) polled_at: FastMap<ReaderId, (u64, u32)>,
+    /// The batch in which a group was last deleted.
+    pub(super) deleted_seq: FastMap<ReaderId, u64>,
+    /// When a consumer of a group last disconnected, by the harness's clock.
+    pub(super) left_at: FastMap<ReaderId, u64>,
+    /// The worker of each consumer that named one.
+    pub(super) workers: FastMap<u64, &'a str>,
+    /// Workers that have left, by shard: until when they get nothing.
+    pub(super) workers_left: BTreeMap<(u32, &'a str), u64>,
+}
+
+/// A connected consumer.
+pub(super) struct Connected<'a> {
+    pub(super) joined: Joined<'a>,
+    /// The batch in which it joined.
+    pub(super) joined_seq: u64,
+    /// When its group was last used before.
+    pub(super) used_before: u64,
+    /// A group of that name was deleted in the same batch, before or after the consumer joined.
+    pub(super) may_be_of_deleted_group: bool,
+    pub(super) shard: u32,
+    /// A poll that was granted a message gets no more.
+    pub(super) is_answered: bool,
 }
 
 pub(super) struct Progress {

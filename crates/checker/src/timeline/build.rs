@@ -59,6 +59,7 @@ impl<'a> Builder<'a> {
                 | Outcome::Committed { .. }
                 | Outcome::Purged { .. }
                 | Outcome::Inspected(_)
+                | Outcome::Group(_)
                 | Outcome::Pointer(_)
                 | Outcome::Settings(_)
                 | Outcome::Done => counts.done += 1,
@@ -118,7 +119,9 @@ impl<'a> Builder<'a> {
                 let (entry, attempt) = (self.timeline.places.leased(lease), lease.attempt);
                 self.moment(event, Seen::Written { entry, attempt });
             }
-            What::Left { consumer } => self.moment(event, Seen::Left(*consumer)),
+            What::Left { consumer } => {
+                self.moment(event, Seen::Left { consumer: *consumer, at: event.at })
+            }
             // Other checks read the event itself.
             What::Corrupted { topic, partition, from, to, .. } => {
                 let lane = self.timeline.places.lane(topic, *partition);
@@ -177,6 +180,7 @@ impl<'a> Builder<'a> {
                 Ask::Purge { ids, dry_run: *dry_run }
             }
             Op::Inspect { topic, partition } => Ask::Inspect(places.lane(topic, *partition)),
+            Op::ExplainGroup { .. } => Ask::ExplainGroup,
             Op::ReadPointer { topic, name } => {
                 Ask::ReadPointer { topic: places.names.id(topic), name }
             }
@@ -273,6 +277,12 @@ impl<'a> Builder<'a> {
                     places.names.id(&shown.group);
                 }
                 Outcome::Inspected(shown)
+            }
+            Reply::Group(shown) => {
+                for of in shown {
+                    places.cursor(&of.topic, &of.group, of.partition);
+                }
+                Outcome::Group(shown)
             }
             Reply::Pointer { location } => Outcome::Pointer(location),
             Reply::Topic { settings } => Outcome::Settings(settings),

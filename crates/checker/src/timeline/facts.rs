@@ -4,7 +4,7 @@ use crate::history::{Fact, How, Stored};
 use crate::ids::{CallId, FastMap};
 use crate::report::Counts;
 
-use super::{Places, Put, Step, Timeline};
+use super::{Joined, Places, Put, Step, Timeline};
 
 /// Adds a fact to the timeline.
 pub(super) fn build<'a>(timeline: &mut Timeline<'a>, calls: &FastMap<u64, CallId>, fact: &'a Fact) {
@@ -79,10 +79,14 @@ fn of_a_group<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
             Step::Paused { reader: places.reader(topic, group), until: *until }
         }
         Fact::Resumed { topic, group } => Step::Resumed { reader: places.reader(topic, group) },
-        Fact::Joined { consumer, topic, group, poll } => {
-            let reader = places.reader(topic, group);
-            Step::Joined { consumer: *consumer, reader, poll: *poll }
-        }
+        Fact::Joined { consumer, topic, group, poll, credit, worker } => Step::Joined(Joined {
+            consumer: *consumer,
+            reader: places.reader(topic, group),
+            poll: *poll,
+            credit: *credit,
+            worker: worker.as_deref(),
+        }),
+        Fact::WorkerLeft { worker, until } => Step::WorkerLeft { worker, until: *until },
         _ => {
             return None;
         }
@@ -190,6 +194,7 @@ fn count(counts: &mut Counts, fact: &Fact) {
         | Fact::Paused { .. }
         | Fact::Resumed { .. }
         | Fact::Joined { .. }
+        | Fact::WorkerLeft { .. }
         | Fact::GroupMade { .. }
         | Fact::GroupGone { .. }
         | Fact::TopicGone { .. }

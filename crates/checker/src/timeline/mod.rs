@@ -109,7 +109,7 @@ pub(crate) enum Seen<'a> {
     /// A delivery was written to its consumer.
     Written { entry: EntryId, attempt: u32 },
     /// A consumer's connection ended.
-    Left(u64),
+    Left { consumer: u64, at: u64 },
 }
 
 /// A call and its outcome.
@@ -145,6 +145,8 @@ pub(crate) enum Ask<'a> {
     Purge { ids: &'a [Name], dry_run: bool },
     /// Read the state of the messages of a partition.
     Inspect(LaneId),
+    /// Ask why a group is delivered nothing.
+    ExplainGroup,
     /// Read a pointer.
     ReadPointer { topic: NameId, name: &'a str },
     /// Read the settings of a topic, or change them.
@@ -226,6 +228,8 @@ pub(crate) enum Outcome<'a> {
     Purged { count: u64 },
     /// The states of messages.
     Inspected(&'a [MessageStatus]),
+    /// The counters of a group.
+    Group(&'a [Counters]),
     /// The location of a pointer.
     Pointer(&'a str),
     /// The settings of a topic.
@@ -281,6 +285,17 @@ pub(crate) struct Batch {
     steps: Range<usize>,
 }
 
+/// A consumer that joined a group.
+#[derive(Clone, Copy)]
+pub(crate) struct Joined<'a> {
+    pub(crate) consumer: u64,
+    pub(crate) reader: ReaderId,
+    pub(crate) poll: bool,
+    /// The number of unsettled deliveries that it may have; 0 if unknown.
+    pub(crate) credit: u32,
+    pub(crate) worker: Option<&'a str>,
+}
+
 /// A fact with its names replaced by numbers: a lease becomes its entry and attempt, a created
 /// group one step per cursor, and decided calls one step each.
 pub(crate) enum Step<'a> {
@@ -291,7 +306,8 @@ pub(crate) enum Step<'a> {
     Set { topic: NameId, settings: &'a Settings },
     Paused { reader: ReaderId, until: Option<u64> },
     Resumed { reader: ReaderId },
-    Joined { consumer: u64, reader: ReaderId, poll: bool },
+    Joined(Joined<'a>),
+    WorkerLeft { worker: &'a str, until: u64 },
     Dropped { id: LabelId },
     Lost { lane: LaneId, offset: u64 },
     Pointed { topic: NameId, name: &'a str, location: &'a str },

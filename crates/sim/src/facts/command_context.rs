@@ -19,6 +19,8 @@ pub(crate) enum CommandContext {
     Operator,
     /// A join, with the fact that holds if it succeeds.
     Join(Fact),
+    /// A worker leaves.
+    LeaveWorker(Name),
 }
 
 impl CommandContext {
@@ -48,7 +50,12 @@ impl CommandContext {
                 topic: join.name.topic.topic.clone(),
                 group: join.name.group.clone(),
                 poll: join.peer.kind == PeerKind::Poll,
+                credit: join.credit,
+                worker: join.peer.worker.as_ref().map(|worker| worker.id.clone()),
             }));
+        }
+        if let Command::LeaveWorker { worker } = command {
+            return Some(CommandContext::LeaveWorker(worker.clone()));
         }
         if let Command::Commit(commit) = command {
             return Some(CommandContext::Commit(commit.token.topic));

@@ -35,6 +35,8 @@ pub(crate) struct Clients {
     pub(crate) kinds: BTreeMap<Ticket, &'static str>,
     /// The group of each peek.
     pub(crate) peeks: BTreeMap<Ticket, driftq_checker::history::Name>,
+    /// The shard of each call that tells it that a worker leaves.
+    pub(crate) leaves: BTreeMap<Ticket, ShardId>,
     /// The client of each connection.
     pub(crate) connections: BTreeMap<ConsumerId, usize>,
     pub(crate) is_healed: bool,
@@ -121,6 +123,11 @@ pub(crate) struct Worker {
     pub(crate) reads_dead_letters: bool,
     /// When it disconnects permanently.
     pub(crate) stays_until: Option<u64>,
+    /// The number of its process, if it names itself.
+    pub(crate) process: Option<u32>,
+    /// Set after its process has left: when the next one starts. Until then, joins of the old one
+    /// may still arrive.
+    pub(crate) restarts_at: Option<u64>,
 }
 
 /// A commit, kept to send it again.

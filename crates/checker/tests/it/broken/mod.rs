@@ -183,11 +183,13 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[TrueAnswers], operator::a_message_is_shown_where_it_is_not),
     (&[TrueAnswers], operator::a_message_is_shown_where_it_was),
     (&[TrueAnswers], operator::settings_are_shown_that_are_not),
+    (&[TrueAnswers], operator::a_busy_group_is_explained_as_full),
     (&[TrueAnswers], operator::a_pointer_is_shown_where_it_does_not_lead),
     (&[Pause], operator::granted_while_paused),
     (&[NoLoss], operator::a_message_is_given_up_that_nothing_damaged),
     (&[FairAttempts], dead::exhausted_by_an_attempt_nobody_was_shown),
     (&[ConfirmedClockJump], operator::a_jump_is_followed_unconfirmed),
+    (&[Leave], operator::a_worker_that_left_is_granted_a_message),
 ];
 
 #[test]

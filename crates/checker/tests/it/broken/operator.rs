@@ -25,7 +25,8 @@ fn set(settings: Settings) -> Fact {
 }
 
 fn joined() -> Fact {
-    Fact::Joined { consumer: 7, topic: orders(), group: biller(), poll: false }
+    let (topic, group, worker) = (orders(), biller(), Some("w1".into()));
+    Fact::Joined { consumer: 7, topic, group, poll: false, credit: 10, worker }
 }
 
 fn decided(call: u64) -> Fact {
@@ -131,6 +132,34 @@ pub(super) fn a_group_is_said_to_be_paused(tale: &mut Tale, wrong: bool) {
     let blocked = Some(if wrong { "paused" } else { "nothing_new" }.into());
     let counters = Counters { blocked, ..counters(1) };
     tale.happens(What::Counted { batch: Some(tale.batch), counters });
+    tale.is_over();
+}
+
+pub(super) fn a_busy_group_is_explained_as_full(tale: &mut Tale, wrong: bool) {
+    tale.commits([set(settings())]);
+    tale.makes_group();
+    tale.commits([joined()]);
+    tale.produces(1);
+    tale.leases(0, 1);
+    let blocked = Some(if wrong { "consumers_full" } else { "nothing_new" }.into());
+    let shown = Counters { leased: 1, backlog: 1, blocked, ..counters(1) };
+    let call = tale.asks(Op::ExplainGroup { topic: orders(), group: biller() });
+    tale.commits([decided(call)]);
+    tale.is_done(call, Reply::Group(vec![shown]));
+    tale.acks(0, 1);
+    tale.is_over();
+}
+
+pub(super) fn a_worker_that_left_is_granted_a_message(tale: &mut Tale, wrong: bool) {
+    tale.commits([set(settings())]);
+    tale.makes_group();
+    tale.commits([joined()]);
+    tale.produces(1);
+    let until = tale.now + 60_000;
+    tale.commits([Fact::WorkerLeft { worker: "w1".into(), until }]);
+    tale.passes(if wrong { 1_000 } else { 60_000 });
+    tale.leases(0, 1);
+    tale.acks(0, 1);
     tale.is_over();
 }
 
