@@ -10,6 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
+use crate::outage_log::{Caller, OutageLog, StorageCall, cause};
 
 /// Interval between two samples of the clock.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -165,6 +166,7 @@ pub(crate) struct ClockWatch {
     /// renewal.
     pub(crate) is_shared: bool,
     pub(crate) reported: Option<HeldJump>,
+    pub(crate) outages: Arc<OutageLog>,
 }
 
 impl ClockWatch {
@@ -188,9 +190,11 @@ impl ClockWatch {
         self.report();
         while let Some(record) = self.to_store() {
             if let Err(error) = self.clock.engine.put_meta(record.name(), record.text()).await {
-                tracing::warn!(name = record.name(), why = %error, "cannot store a clock record");
+                let message = format_args!("cannot store {}: {}", record.name(), cause(&error));
+                self.outages.failed(Caller::Clock, StorageCall::ClockRecord, message);
                 return;
             }
+            self.outages.succeeded(Caller::Clock);
             self.stored.put(record);
         }
     }

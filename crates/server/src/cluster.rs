@@ -16,6 +16,9 @@ use tokio::time::Instant;
 use crate::clock::NodeClock;
 use crate::config::Config;
 use crate::node::{ClusterHandle, Commander, MembershipHandle, Order, Routes};
+use crate::node_log::NodeLog;
+use crate::outage_log::{Caller, StorageCall, cause};
+use crate::telemetry::Telemetry;
 
 /// A node that is about to join the cluster.
 pub(crate) struct PendingMember {
@@ -26,6 +29,7 @@ pub(crate) struct PendingMember {
     routes: watch::Sender<Routes>,
     renewed: watch::Sender<Instant>,
     time: NodeClock,
+    telemetry: Telemetry,
 }
 
 impl PendingMember {
@@ -35,6 +39,7 @@ impl PendingMember {
         config: &Config,
         listens: SocketAddr,
         time: &NodeClock,
+        telemetry: &Telemetry,
     ) -> PendingMember {
         let (events, happened) = mpsc::unbounded_channel();
         let (renewed, seen) = watch::channel(Instant::now());
@@ -49,6 +54,7 @@ impl PendingMember {
             routes: watch::channel(Routes::default()).0,
             renewed,
             time: time.clone(),
+            telemetry: telemetry.clone(),
         }
     }
 
@@ -60,7 +66,16 @@ impl PendingMember {
     /// Joins the cluster and sends `orders` to the task of each shard. Returns after `leaving` is
     /// set and every shard is given up.
     pub(crate) async fn join(self, orders: Vec<Commander>, leaving: watch::Receiver<bool>) {
-        let PendingMember { membership, member, lease_ms, happened, routes, renewed, time } = self;
+        let PendingMember {
+            membership,
+            member,
+            lease_ms,
+            happened,
+            routes,
+            renewed,
+            time,
+            telemetry,
+        } = self;
         let membership = Membership {
             membership,
             member,
@@ -69,6 +84,7 @@ impl PendingMember {
             routes,
             renewed,
             time,
+            telemetry,
             orders,
             leaving,
         };
@@ -86,6 +102,7 @@ struct Membership {
     /// When the node's lease was last renewed.
     renewed: watch::Sender<Instant>,
     time: NodeClock,
+    telemetry: Telemetry,
     /// The control channel of each shard's task.
     orders: Vec<Commander>,
     /// True when the process should stop.
@@ -98,11 +115,14 @@ impl Membership {
         let began = Instant::now();
         let now = || Timestamp(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
         let mut machine = Ownerships::new(self.member.node, self.lease_ms);
+        let mut nodes = NodeLog::new(self.member.node);
         let mut is_leaving = false;
         let mut event = OwnershipEvent::Time;
         loop {
             if let OwnershipEvent::Renewed(rows) = &event {
                 self.renewed.send_replace(Instant::now());
+                self.telemetry.outages.succeeded(Caller::Lease);
+                nodes.seen(rows);
                 // An idle node must see a clock jump too. An answer that does not list this node
                 // has no time.
                 if rows.nodes.contains_key(&self.member.node) {
@@ -113,6 +133,9 @@ impl Membership {
                 match action {
                     OwnershipAction::Renew { draining } => self.renew(draining),
                     OwnershipAction::Claim { shard, epoch } => {
+                        let owner = machine.holder(shard).map(|(owner, _)| owner);
+                        let owner = owner.and_then(|owner| nodes.name_of(owner));
+                        self.telemetry.ownership.claiming(shard, owner);
                         self.order(shard.0, Order::Claim(epoch))
                     }
                     OwnershipAction::GiveUp { shard, epoch } => {
@@ -147,12 +170,15 @@ impl Membership {
     fn renew(&self, draining: bool) {
         let MembershipHandle { postgres, events, .. } = self.membership.clone();
         let (member, lease_ms) = (self.member.clone(), self.lease_ms);
+        let outages = self.telemetry.outages.clone();
         tokio::spawn(async move {
             let wait = Duration::from_millis(RENEW_TIMEOUT_MS);
             let event = match postgres.renew(&member, draining, lease_ms, wait).await {
                 Ok(rows) => OwnershipEvent::Renewed(rows),
                 Err(error) => {
-                    tracing::warn!(why = %error, "cannot renew the lease of this node");
+                    let message =
+                        format_args!("cannot renew the lease of this node: {}", cause(&error));
+                    outages.failed(Caller::Lease, StorageCall::Renew, message);
                     OwnershipEvent::RenewFailed
                 }
             };
@@ -166,7 +192,9 @@ impl Membership {
     async fn leave(&self) {
         let postgres = &self.membership.postgres;
         if let Err(error) = postgres.leave(self.member.node).await {
-            tracing::warn!(why = %error, "cannot announce that this node leaves; other nodes notice when its lease expires");
+            tracing::warn!(
+                "cannot announce that this node leaves: {error}; other nodes notice when its lease expires"
+            );
         }
         for _ in 0..LEAVE_POLLS {
             let Ok(rows) = postgres.look(LOOK_WAIT).await else { return };

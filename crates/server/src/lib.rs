@@ -21,8 +21,12 @@ pub mod offline {
     };
 }
 mod disk_space;
+mod node_log;
+mod outage_log;
+mod ownership_log;
 mod series;
 mod server;
 mod shard_stats;
+mod telemetry;
 
 pub use server::{Server, StartError};

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use driftq_core::command::CreateTopic;
 use driftq_core::{Command, Reply, SettingsPatch, ShardConfig};
@@ -21,8 +21,8 @@ use crate::disk_space::Watch;
 use crate::http::{
     self, About, AccessRules, AllowedHosts, AllowedOrigins, App, Listener, Parts, RejectionLog,
 };
-use crate::metrics::Metrics;
 use crate::node::{Node, ShardTasks, Status, sample_regularly};
+use crate::telemetry::Telemetry;
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +67,8 @@ pub struct Server {
     leaving: watch::Sender<bool>,
     /// The cluster membership, if the engine is shared.
     member: Option<JoinHandle<()>>,
+    telemetry: Telemetry,
+    started: Instant,
 }
 
 impl Server {
@@ -78,7 +80,8 @@ impl Server {
         if config.is_open_to_all() {
             return Err(StartError::Open(config.listen));
         }
-        let Opened { engine, identity, about, postgres } = open(&config).await?;
+        let started = Instant::now();
+        let Opened { engine, identity, about, data, postgres } = open(&config).await?;
         let budget = Budget::new(config.memory_budget_bytes.unwrap_or_else(budget::default_bytes));
         let keys = identity.token_keys().expect("checked when it was opened");
         let shard = ShardConfig {
@@ -92,21 +95,24 @@ impl Server {
         let failed = |error| StartError::Listen(config.listen, error);
         let listener = Listener::bind(config.listen, config.limits.connections).map_err(failed)?;
         let address = listener.address().map_err(failed)?;
-        let metrics = Arc::new(Metrics::default());
+        log_start(&about, address, &data, &identity);
+        let telemetry = Telemetry::new(about.engine);
+        let metrics = telemetry.metrics.clone();
+        let mut beside = JoinSet::new();
+        beside.spawn(telemetry.clone().run());
         let (leaving, is_leaving) = watch::channel(false);
         let is_shared = postgres.is_some();
         let (clock, stored) = NodeClock::start(engine.clone(), &metrics).await;
-        let joining =
-            postgres.map(|postgres| PendingMember::new(postgres, &config, address, &clock));
+        let joining = postgres
+            .map(|postgres| PendingMember::new(postgres, &config, address, &clock, &telemetry));
         let cluster = joining.as_ref().map(PendingMember::handle);
         let membership = cluster.as_ref().map(|cluster| cluster.membership.clone());
         let (node, shards) =
-            Node::start(engine.clone(), &shard, keys, &metrics, &clock, &budget, cluster);
+            Node::start(engine.clone(), &shard, keys, &telemetry, &clock, &budget, cluster);
         let is_clustered = joining.is_some();
         if !is_clustered && let Status::Failed(why) = node.until_decided().await {
             return Err(StartError::Recovery(why));
         }
-        let mut beside = JoinSet::new();
         let mut space = Watch {
             engine,
             node: node.clone(),
@@ -117,7 +123,8 @@ impl Server {
         // Checked once before the first request.
         space.look().await;
         beside.spawn(space.run());
-        let watch = ClockWatch { clock: clock.clone(), stored, is_shared, reported: None };
+        let outages = telemetry.outages.clone();
+        let watch = ClockWatch { clock: clock.clone(), stored, is_shared, reported: None, outages };
         beside.spawn(watch.run());
         let (draining, is_draining) = watch::channel(false);
         let access = AccessRules {
@@ -146,7 +153,18 @@ impl Server {
         // Other nodes send requests as soon as this node serves a shard, so it answers before it
         // joins.
         let member = joining.map(|joining| tokio::spawn(joining.join(shards.orders(), is_leaving)));
-        Ok(Server { address, node, shards, draining, http, beside, leaving, member })
+        Ok(Server {
+            address,
+            node,
+            shards,
+            draining,
+            http,
+            beside,
+            leaving,
+            member,
+            telemetry,
+            started,
+        })
     }
 
     /// Waits until every shard is served by some node. The wait is bounded because other nodes may
@@ -192,13 +210,25 @@ impl Server {
         let _ended = self.http.await;
         self.beside.shutdown().await;
         self.shards.stop().await;
+        self.telemetry.ownership.flush();
+        let after = self.started.elapsed().as_secs();
+        tracing::info!("stopped after {after} s");
     }
+}
+
+/// The first line of the log.
+fn log_start(about: &About, address: SocketAddr, data: &str, identity: &Identity) {
+    let About { engine, durability, commit, .. } = about;
+    let (version, shards) = (env!("CARGO_PKG_VERSION"), identity.shards);
+    tracing::info!(%version, %commit, %engine, %address, data, durability, shards, "DriftQ started");
 }
 
 struct Opened {
     engine: Arc<dyn Engine>,
     identity: Identity,
     about: About,
+    /// Where the data is, for the log.
+    data: String,
     /// The engine, if several nodes share it.
     postgres: Option<Arc<Postgres>>,
 }
@@ -212,13 +242,15 @@ async fn open(config: &Config) -> Result<Opened, StartError> {
             engine: Arc::new(Memory::new(wall_clock)),
             identity: Identity::random(config.shards.unwrap_or(1)),
             about: about("memory", "none: everything is in memory"),
+            data: "memory".to_owned(),
             postgres: None,
         },
         EngineConfig::Sqlite(directory) => {
             let engine = Sqlite::open(directory, config.shards)?;
             let identity = engine.identity().clone();
             let about = about("sqlite", "fsync before every acknowledgement");
-            Opened { engine: Arc::new(engine), identity, about, postgres: None }
+            let data = directory.display().to_string();
+            Opened { engine: Arc::new(engine), identity, about, data, postgres: None }
         }
         EngineConfig::Postgres(url) => {
             let engine = Arc::new(Postgres::open(url.reveal(), config.shards).await?);
@@ -228,7 +260,8 @@ async fn open(config: &Config) -> Result<Opened, StartError> {
             }
             let identity = engine.identity().clone();
             let about = about("postgres", engine.durability());
-            Opened { engine: engine.clone(), identity, about, postgres: Some(engine) }
+            let data = engine.servers().to_owned();
+            Opened { engine: engine.clone(), identity, about, data, postgres: Some(engine) }
         }
     })
 }

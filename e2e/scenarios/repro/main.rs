@@ -5,6 +5,7 @@
 //! its guarantee broken.
 #![expect(clippy::print_stdout, reason = "command-line program")]
 
+mod database_outage_leaves_few_log_lines;
 mod expired_group_leaves_other_topics_served;
 mod forward_jump_of_the_clock_is_held_back;
 mod forward_jump_of_the_database_is_held_back;
@@ -131,6 +132,7 @@ async fn run_all(
             tables_escape_control_characters,
             forward_jump_of_the_clock_is_held_back,
             forward_jump_of_the_database_is_held_back,
+            database_outage_leaves_few_log_lines,
         ]
     );
 }

@@ -45,6 +45,11 @@ impl MembershipHandle {
         let most = SILENCE_MAX.min(Duration::from_millis(self.lease_ms));
         (silent > most).then_some(silent)
     }
+
+    /// Whether the node has renewed its lease recently. If not, it serves nothing any more.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.renewed.borrow().elapsed() < Duration::from_millis(self.lease_ms / 2)
+    }
 }
 
 /// The handle with which a node of a cluster starts: its membership, and the routes to all shards.

@@ -15,6 +15,7 @@ mod retry;
 mod routes;
 mod sampler;
 mod shard_control;
+mod shard_end;
 mod shard_task;
 mod status;
 
@@ -47,9 +48,9 @@ pub use status::Status;
 
 use crate::budget::Budget;
 use crate::clock::NodeClock;
-use crate::metrics::Metrics;
 use crate::series::{CountedSeries, SeriesRequest, SeriesStore, Totals};
 use crate::shard_stats::{ShardCounts, ShardStats};
+use crate::telemetry::Telemetry;
 use client::Client;
 use mailbox::{CALLS_MAX, Call, Inbox, Mailbox};
 use peers::{Others, Peers};
@@ -107,7 +108,7 @@ impl Node {
         engine: Arc<dyn Engine>,
         config: &ShardConfig,
         keys: TokenKeys,
-        metrics: &Arc<Metrics>,
+        telemetry: &Telemetry,
         time: &NodeClock,
         budget: &Budget,
         cluster: Option<ClusterHandle>,
@@ -144,13 +145,14 @@ impl Node {
                 inbox,
                 status,
                 orders,
-                metrics: metrics.clone(),
+                telemetry: telemetry.clone(),
                 numbers: counted.clone(),
                 series: series.clone(),
                 awaited: awaited.clone(),
                 time: time.clone(),
                 membership: membership.clone(),
                 claimed: None,
+                last_failure: None,
             };
             statuses.push(seen);
             counts.push(counted);

@@ -17,8 +17,8 @@ use driftq_core::change::Action;
 use driftq_core::command::Arrive;
 use driftq_core::ownership::OwnershipEvent;
 use driftq_core::{
-    BatchNo, Clock, Command, ConsumerId, Damaged, Epoch, Input, Output, Pipeline, PipelineConfig,
-    ReadId, Recovered, Release, Reply, ShardConfig, ShardId, Ticket, Timestamp,
+    BatchNo, Clock, Command, ConsumerId, Epoch, Input, Output, Pipeline, PipelineConfig, ReadId,
+    Recovered, Release, Reply, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::{Engine, EngineError, Ownership, RecoverError, read_back};
 use futures_util::FutureExt as _;
@@ -27,9 +27,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::NodeClock;
-use crate::metrics::Metrics;
+use crate::outage_log::{Caller, StorageCall, cause};
 use crate::series::{SeriesStore, ShardActivity};
 use crate::shard_stats::ShardStats;
+use crate::telemetry::Telemetry;
 
 use super::effect_waiters::EffectWaiters;
 use super::mailbox::{
@@ -38,6 +39,7 @@ use super::mailbox::{
 use super::membership_handle::MembershipHandle;
 use super::peers::Peers;
 use super::shard_control::{Order, Serve, ShardControl};
+use super::shard_end::EndReason;
 use super::status::Status;
 
 /// Delay before a lost shard is claimed again.
@@ -56,7 +58,7 @@ pub(super) struct ShardTask {
     pub(super) inbox: Inbox,
     pub(super) status: watch::Sender<Status>,
     pub(super) orders: ShardControl,
-    pub(super) metrics: Arc<Metrics>,
+    pub(super) telemetry: Telemetry,
     pub(super) numbers: Arc<ShardStats>,
     pub(super) series: Arc<SeriesStore>,
     pub(super) awaited: EffectWaiters,
@@ -67,29 +69,8 @@ pub(super) struct ShardTask {
     pub(super) membership: Option<MembershipHandle>,
     /// The epoch under which a copy is served.
     pub(super) claimed: Option<Epoch>,
-}
-
-/// Why a copy of the shard was dropped.
-enum EndReason {
-    Ended,
-    Dropped,
-    Engine(EngineError),
-    Damaged(Damaged),
-    Panicked,
-}
-
-impl EndReason {
-    /// Says in a series why it has a gap.
-    fn as_str(&self) -> &'static str {
-        match self {
-            EndReason::Ended => "shard given up",
-            EndReason::Dropped => "shard dropped",
-            EndReason::Engine(EngineError::Fenced) => "shard claimed by another node",
-            EndReason::Engine(EngineError::Unknown(_)) => "storage failed",
-            EndReason::Damaged(_) => "stored rows are damaged",
-            EndReason::Panicked => "internal error",
-        }
-    }
+    /// The last failure other than an outage, which is logged once while it repeats.
+    pub(super) last_failure: Option<(String, Instant)>,
 }
 
 impl ShardTask {
@@ -98,9 +79,9 @@ impl ShardTask {
         loop {
             match self.next_order().await {
                 Order::Stop => break,
-                Order::Drop => self.say(&EndReason::Dropped),
+                Order::Drop => self.report_end(&EndReason::Dropped, 0),
                 Order::GiveUp(epoch) => {
-                    self.say(&EndReason::Ended);
+                    self.report_end(&EndReason::Ended, 0);
                     self.give_up(epoch).await;
                 }
                 Order::Always => self.serve_or_panic(None).await,
@@ -118,7 +99,7 @@ impl ShardTask {
     async fn serve_or_panic(&mut self, epoch: Option<Epoch>) {
         let served = AssertUnwindSafe(self.serve(epoch)).catch_unwind().await;
         if served.is_err() {
-            self.say(&EndReason::Panicked);
+            self.report_end(&EndReason::Panicked, 0);
             let (shard, claimed) = (self.config.shard, self.claimed.take());
             self.report(match claimed {
                 Some(epoch) => OwnershipEvent::Lost { shard, epoch, fenced: false },
@@ -130,13 +111,15 @@ impl ShardTask {
     /// Serves a copy of the shard from its claim to its loss.
     async fn serve(&mut self, epoch: Option<Epoch>) {
         let engine = self.engine.clone();
+        let began = Instant::now();
         let (ownership, now, recovered) = match self.recover(epoch).await {
             Ok(recovered) => recovered,
             Err(error) => {
-                self.say(&match error {
-                    RecoverError::Engine(error) => EndReason::Engine(error),
+                let over = match error {
+                    RecoverError::Engine(error) => EndReason::Engine(StorageCall::Load, error),
                     RecoverError::Damaged(damaged) => EndReason::Damaged(damaged),
-                });
+                };
+                self.report_end(&over, 0);
                 self.report(OwnershipEvent::ClaimFailed(self.config.shard));
                 return;
             }
@@ -144,6 +127,8 @@ impl ShardTask {
         let (shard, epoch) = (self.config.shard, ownership.epoch);
         self.claimed = Some(epoch);
         self.report(OwnershipEvent::Claimed { shard, epoch });
+        self.telemetry.outages.succeeded(Caller::Shard(shard.0));
+        self.telemetry.ownership.acquired(shard, epoch, began.elapsed());
         self.time.floor(recovered.now);
         let clock = Clock::new(recovered.now, now, self.time.boot_ms());
         let start = clock.now(self.time.boot_ms());
@@ -153,12 +138,15 @@ impl ShardTask {
         let over = serving.run(self).await;
         serving.sample();
         self.series.note(serving.now(), shard.0, over.as_str());
+        let unanswered = serving.calls.len();
+        drop(serving);
         self.claimed = None;
-        self.say(&over);
+        self.report_released(epoch, &over);
+        self.report_end(&over, unanswered);
         let fenced = match over {
             EndReason::Ended | EndReason::Dropped => return,
-            EndReason::Engine(EngineError::Fenced) => true,
-            EndReason::Engine(EngineError::Unknown(_))
+            EndReason::Engine(_, EngineError::Fenced) => true,
+            EndReason::Engine(_, EngineError::Unknown(_))
             | EndReason::Damaged(_)
             | EndReason::Panicked => false,
         };
@@ -185,10 +173,18 @@ impl ShardTask {
     /// as the holder, and the order is repeated.
     async fn give_up(&self, epoch: Epoch) {
         let shard = self.config.shard;
-        if let Some(membership) = &self.membership
-            && let Err(error) = membership.postgres.give_up(Ownership { shard, epoch }).await
-        {
-            tracing::warn!(%shard, why = %error, "cannot record that the shard was given up; retrying");
+        if let Some(membership) = &self.membership {
+            let caller = Caller::Shard(shard.0);
+            match membership.postgres.give_up(Ownership { shard, epoch }).await {
+                Ok(()) => self.telemetry.outages.succeeded(caller),
+                Err(error) => {
+                    let message = format_args!(
+                        "cannot record that shard {shard} was given up, retrying: {}",
+                        cause(&error)
+                    );
+                    self.telemetry.outages.failed(caller, StorageCall::GiveUp, message);
+                }
+            }
         }
         self.report(OwnershipEvent::GivenUp(shard));
     }
@@ -198,28 +194,6 @@ impl ShardTask {
             // The receiver is dropped when the process ends.
             let _gone = membership.events.send(event);
         }
-    }
-
-    fn say(&self, over: &EndReason) {
-        let elsewhere = || drop(self.status.send_replace(Status::Elsewhere));
-        let why = match over {
-            EndReason::Ended | EndReason::Dropped => return elsewhere(),
-            // Another node has claimed the shard and serves it.
-            EndReason::Engine(EngineError::Fenced) if self.membership.is_some() => {
-                return elsewhere();
-            }
-            EndReason::Engine(error) => error.to_string(),
-            EndReason::Damaged(damaged) => damaged.to_string(),
-            EndReason::Panicked => {
-                "internal error; see the panic logged before this line".to_owned()
-            }
-        };
-        self.metrics.lost();
-        tracing::error!(shard = %self.config.shard, why, "shard lost; claiming it again");
-        self.status.send_replace(match &self.membership {
-            Some(_) => Status::Lost(format!("shard {} is not served: {why}", self.config.shard)),
-            None => Status::Failed(why),
-        });
     }
 
     /// Waits for the next order. Rejects calls that arrive while the shard is not served.
@@ -256,7 +230,7 @@ struct Serving<'a> {
     outputs: Vec<Output>,
     /// Start times of the commits in flight.
     begun: VecDeque<Instant>,
-    metrics: Arc<Metrics>,
+    telemetry: Telemetry,
     numbers: Arc<ShardStats>,
     series: Arc<SeriesStore>,
     /// What happened since the last sample.
@@ -287,7 +261,7 @@ impl<'a> Serving<'a> {
             commits: FuturesOrdered::new(),
             outputs: Vec::new(),
             begun: VecDeque::new(),
-            metrics: task.metrics.clone(),
+            telemetry: task.telemetry.clone(),
             numbers: task.numbers.clone(),
             series: task.series.clone(),
             activity: ShardActivity::default(),
@@ -317,11 +291,12 @@ impl<'a> Serving<'a> {
                 biased;
                 Some((no, done)) = self.commits.next() => match done {
                     Ok(authority) => {
+                        self.telemetry.outages.succeeded(Caller::Shard(self.ownership.shard.0));
                         let believed = self.time.sample(authority);
                         self.clock.sample(believed, self.time.boot_ms());
                         self.pipeline.on(self.now(), Input::CommitDone(no), &mut self.outputs);
                     }
-                    Err(error) => return EndReason::Engine(error),
+                    Err(error) => return EndReason::Engine(StorageCall::Commit, error),
                 },
                 Some((id, done)) = self.reads.next() => match done {
                     Ok(rows) => {
@@ -333,7 +308,7 @@ impl<'a> Serving<'a> {
                             arrived.take(MAIL_MAX).for_each(|mail| self.take(mail));
                         }
                     }
-                    Err(error) => return EndReason::Engine(error),
+                    Err(error) => return EndReason::Engine(StorageCall::Read, error),
                 },
                 // Further requests wait in the mailbox, which is bounded.
                 count = task.inbox.recv_many(&mut mail, MAIL_MAX),
@@ -443,7 +418,15 @@ impl<'a> Serving<'a> {
     fn release(&mut self, release: Release, mailbox: &Mailbox) {
         let Release { batch, withheld } = release;
         let took = self.begun.pop_front().map(|begun| begun.elapsed()).unwrap_or_default();
-        self.metrics.released(&batch, took);
+        self.telemetry.metrics.released(&batch, took);
+        let (shard, took_us) = (self.ownership.shard.0, took.as_micros());
+        tracing::trace!(
+            shard,
+            batch = batch.no.0,
+            replies = batch.replies.len(),
+            took_us,
+            "batch committed"
+        );
         self.numbers.committed(batch.replies.len(), took);
         self.activity.add(batch.replies.len(), &batch.activity);
         self.awaited.send(&batch.changes);

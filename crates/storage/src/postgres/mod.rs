@@ -75,6 +75,7 @@ pub struct Postgres {
     runtime: Handle,
     identity: Identity,
     durability: &'static str,
+    servers: String,
     is_here: bool,
     /// The end of the last commit of each shard, for which the next commit waits.
     last: Mutex<HashMap<ShardId, oneshot::Receiver<()>>>,
@@ -105,7 +106,7 @@ impl Postgres {
         let target = Target::read(url)?;
         let mut first = Session::open(&target).await?;
         let second = Session::open(&target).await?;
-        let is_here = target.is_here();
+        let (is_here, servers) = (target.is_here(), target.names());
         let durability = check::durability(&first.client, &second.client).await?;
         let identity = schema::prepare(&mut first.client, shards.unwrap_or(SHARDS)).await?;
         if shards.is_some_and(|shards| shards != identity.shards) {
@@ -121,6 +122,7 @@ impl Postgres {
             runtime: Handle::current(),
             identity,
             durability,
+            servers,
             is_here,
             last: Mutex::default(),
         })
@@ -129,6 +131,11 @@ impl Postgres {
     /// Returns the identity of the storage.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// The servers and the database of the URL, without the password.
+    pub fn servers(&self) -> &str {
+        &self.servers
     }
 
     /// Whether the server runs on this machine.

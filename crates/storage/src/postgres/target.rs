@@ -69,6 +69,14 @@ impl Target {
         Ok(Target { servers, is_here, tls })
     }
 
+    /// The servers and the database, such as `one:5432,two:5432/queue`.
+    pub(super) fn names(&self) -> String {
+        let servers: Vec<String> = self.servers.iter().flat_map(names).collect();
+        let user = self.servers.first().and_then(Config::get_user).unwrap_or("postgres");
+        let database = self.servers.first().and_then(Config::get_dbname).unwrap_or(user);
+        format!("{}/{database}", servers.join(","))
+    }
+
     /// Whether the server runs on this machine.
     pub(super) fn is_here(&self) -> bool {
         self.is_here
@@ -101,6 +109,23 @@ impl Target {
             }
         })
     }
+}
+
+/// The names of the servers of a configuration, with their ports.
+fn names(config: &Config) -> Vec<String> {
+    let port = |at: usize| {
+        let ports = config.get_ports();
+        ports.get(at).or(ports.first()).copied().unwrap_or(5432)
+    };
+    let named = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(name) => name.clone(),
+        Host::Unix(path) => path.display().to_string(),
+    });
+    let mut names: Vec<String> = named.collect();
+    if names.is_empty() {
+        names = config.get_hostaddrs().iter().map(ToString::to_string).collect();
+    }
+    names.iter().enumerate().map(|(at, name)| format!("{name}:{}", port(at))).collect()
 }
 
 /// Drives a connection on its own task, and counts its warnings.
