@@ -160,7 +160,7 @@ pub enum Rejection {
     #[error("a limit is reached; retry later")]
     Exhausted { full: Full, retry_after_ms: u64 },
     /// Deciding the command panicked, which is a bug. Nothing was changed.
-    #[error("internal error; nothing was changed. See the server log")]
+    #[error("internal error; nothing was changed")]
     Poisonous,
     /// A stored row that the command needs is damaged. Nothing was changed.
     #[error("stored data is damaged ({row}); nothing was changed")]

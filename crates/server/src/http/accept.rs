@@ -41,7 +41,7 @@ use super::access::is_open_path;
 use super::answer::{AnswerBody, Unread};
 use super::api_error::RETRY_AFTER_MS;
 use super::connections::{Connection, Connections, Full, InFlight};
-use super::guard::new_request_id;
+use super::request_log::new_id;
 
 /// How long the first bytes may take, up to those that show the HTTP version.
 const FIRST_BYTES_TIME: Duration = Duration::from_secs(10);
@@ -169,7 +169,9 @@ async fn refuse(mut stream: TcpStream) {
     let (reason, retry_after_ms) = (ExhaustedReason::Connections, RETRY_AFTER_MS);
     let details = ResourceExhausted { reason, retry_after_ms, group: None, limit: None };
     let mut error = Error::new(details, "too many connections");
-    error.request_id = new_request_id();
+    error.request_id = new_id();
+    let request_id = &error.request_id;
+    tracing::debug!(%request_id, "connection rejected: too many connections");
     let body = serde_json::to_string(&error).expect("an error always serializes");
     let answer = format!(
         "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\nretry-after: 1\r\n\

@@ -19,6 +19,7 @@ use driftq_core::command::{Full, Missing, Part};
 use driftq_core::ownership::AdminError;
 
 use super::convert;
+use super::request_log::see_log;
 use super::words::ToWire;
 use crate::node::CallError;
 
@@ -48,12 +49,16 @@ impl ApiError {
 
     /// A rejection by the core, of a request that names `subject`.
     pub(crate) fn rejected(rejection: Rejection, subject: Subject<'_>) -> ApiError {
-        let message = message(&rejection, subject);
+        let mut message = message(&rejection, subject);
         let item = match &rejection {
             Rejection::InPart { part, index, .. } => Some(Item(*part, *index).wire()),
             _ => None,
         };
-        let mut error = ApiError::new(details(rejection), message);
+        let details = details(rejection);
+        if matches!(details, Details::Internal(_)) {
+            message = format!("{message}; {}", see_log());
+        }
+        let mut error = ApiError::new(details, message);
         error.0.item = item;
         error
     }
@@ -64,6 +69,12 @@ impl ApiError {
             Details::ResourceExhausted(exhausted) => Some(exhausted.reason),
             _ => None,
         }
+    }
+
+    /// Its code as the body of the response has it.
+    pub(crate) fn code(&self) -> String {
+        let code = serde_json::to_value(self.0.code()).expect("codes serialize");
+        code.as_str().unwrap_or_default().to_owned()
     }
 
     fn retry_after_ms(&self) -> Option<u64> {
@@ -81,8 +92,8 @@ impl ApiError {
     }
 
     /// Writes the error into its response.
-    pub(crate) fn write(mut self, request_id: &str, response: &mut Response) {
-        self.0.request_id = request_id.to_owned();
+    pub(crate) fn write(mut self, request_id: String, response: &mut Response) {
+        self.0.request_id = request_id;
         *response.status_mut() = self.status();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -363,10 +374,10 @@ fn in_state(state: PreconditionState) -> Details {
     FailedPrecondition { state: Some(state), ..FailedPrecondition::default() }.into()
 }
 
-/// Logs a bug in the server and returns an internal error.
+/// The error for a bug in the server.
 pub(super) fn internal_error(what: &str) -> ApiError {
-    tracing::error!(what, "internal error");
-    ApiError::new(Internal { outcome: Outcome::Unknown }, "internal error; see the server log")
+    let message = format!("internal error: {what}; {}", see_log());
+    ApiError::new(Internal { outcome: Outcome::Unknown }, message)
 }
 
 /// The error for a path without a route.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use driftq_api::Details;
 use driftq_api::overview::Overview;
 use driftq_core::command::{Call, Explain, GroupName, Pause, Seek, TopicName, ViewAll};
 use driftq_core::view::AllViews;
@@ -14,6 +15,7 @@ use super::access::AccessRules;
 use super::api_error::{ApiError, Invalid, Subject, internal_error};
 use super::body::memory_short;
 use super::rejection_log::RejectionLog;
+use super::request_log;
 use crate::budget::{Budget, ConsumerShare};
 use crate::clock::NodeClock;
 use crate::config::Limits;
@@ -142,10 +144,14 @@ impl App {
         self.budget.consumer().ok_or_else(|| memory_short(message))
     }
 
-    /// Counts a rejection of a request, or of one item of a batch.
+    /// Counts a rejection of a request, or of one item of a batch. Logs it if it is a fault of the
+    /// server.
     pub(super) fn refused(&self, error: &ApiError) {
         if let Some(reason) = error.exhausted() {
             self.metrics.refused(reason);
+        }
+        if let Details::Internal(_) = &error.0.details {
+            tracing::error!(request_id = %request_log::current_id(), "{}", error.0.message);
         }
         self.rejections.count(error.0.code());
     }

@@ -36,6 +36,10 @@ impl ApiRequest for Consume {
         alias("credit", "prefetch"),
         field("start"),
     ];
+
+    fn names(&self) -> (Option<&str>, Option<&str>) {
+        (Some(&self.topic), Some(&self.group))
+    }
 }
 
 /// Streams deliveries, one per line.

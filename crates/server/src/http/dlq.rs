@@ -30,6 +30,7 @@ use super::input::Input;
 use super::operation::{Missing, Query, Unmet};
 use super::pagination::{self, BYTES_MAX, from_cursor, limit, to_cursor};
 use super::request::{ApiRequest, Param, field};
+use super::request_log::{log_act, non_empty};
 use super::words::ToCore;
 use super::{bulk, convert, off_runtime};
 
@@ -77,6 +78,10 @@ impl ApiRequest for DeadLetterQuery {
         field("limit"),
         field("cursor"),
     ];
+
+    fn names(&self) -> (Option<&str>, Option<&str>) {
+        (None, self.group.as_deref())
+    }
 }
 
 impl ApiRequest for RedriveRequest {
@@ -304,7 +309,8 @@ pub(crate) async fn redrive(
         results.extend(bulk::call_each(&app, items, redriven).await);
     }
     let redriven = bulk::count(&results, |one| one.status == RedrivenStatus::Redriven);
-    tracing::info!(topic = %topic.topic, %by, %reason, matched, redriven, "dead letters redriven");
+    let (topic, by, reason) = (&*topic.topic, non_empty(&by), non_empty(&reason));
+    log_act!("dead letters redriven", topic, by, reason, matched, redriven);
     Ok(Json(Redriven { dry_run, matched, redriven, results }))
 }
 
@@ -377,6 +383,7 @@ pub(crate) async fn purge(
     for chunk in meant.chunks(PURGE_MAX) {
         purged += app.call(purge(chunk)).await?;
     }
-    tracing::info!(topic = %topic.topic, %by, %reason, purged, "dead letters purged");
+    let (topic, by, reason) = (&*topic.topic, non_empty(&by), non_empty(&reason));
+    log_act!("dead letters purged", topic, by, reason, purged);
     Ok(Json(Purged { purged }))
 }

@@ -34,6 +34,7 @@ use super::operation::{
 use super::pagination::{from_cursor, limit, to_cursor};
 use super::produce::idempotency_key;
 use super::request::{ApiRequest, Param, field};
+use super::request_log::log_act;
 use super::words::ToCore;
 
 /// Maximum number of records that one call scans.
@@ -298,9 +299,11 @@ pub(crate) async fn resolve(
         by: request.by.into(),
         reason: request.reason.into(),
     };
+    let (by, reason) = (resolve.by.clone(), resolve.reason.clone());
     let effect = app.call(resolve).await?;
-    let name = &effect.row.name;
-    tracing::info!(scope = %name.scope, fence = effect.row.fence, "effect resolved");
+    let (scope, key) = (&*effect.row.name.scope, &*effect.row.name.key);
+    let (fence, by, reason) = (effect.row.fence, &*by, &*reason);
+    log_act!("effect resolved", scope, key, fence, by, reason);
     Ok(Json(effect_view::effect(&effect, true)))
 }
 

@@ -55,6 +55,10 @@ impl ApiRequest for ExplainQuery {
         field("key"),
         field("tenant_id"),
     ];
+
+    fn names(&self) -> (Option<&str>, Option<&str>) {
+        (self.topic.as_deref(), self.group.as_deref())
+    }
 }
 
 /// Explains where a message, a group or an effect is, and why.

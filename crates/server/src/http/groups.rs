@@ -25,6 +25,7 @@ use super::input::Input;
 use super::operation::{Missing, Query, QueryForm, Unmet};
 use super::pagination::Pages;
 use super::request::{ApiRequest, Confirm, Nothing, Param, field};
+use super::request_log::{log_act, non_empty};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -100,7 +101,10 @@ pub(crate) async fn create(
     let create =
         command::CreateGroup { name: name.clone(), start: convert::start(input.body.start) };
     let status = match app.call(create).await? {
-        Creation::Created => StatusCode::CREATED,
+        Creation::Created => {
+            log_act!("group created", topic, group);
+            StatusCode::CREATED
+        }
         Creation::Existed => StatusCode::OK,
     };
     Ok((status, view(&app, name).await?))
@@ -127,6 +131,7 @@ pub(crate) async fn delete(
         return Err(ApiError::invalid("confirm", message));
     }
     let GroupContents { backlog, open } = app.call(DeleteGroup(name)).await?;
+    log_act!("group deleted", topic, group, backlog, open);
     Ok(Json(DeletedGroup { status: DeletedStatus::Deleted, backlog, open }))
 }
 
@@ -147,14 +152,17 @@ pub(crate) async fn pause(
     input: Input<PauseRequest>,
 ) -> Result<Json<Group>, ApiError> {
     let PauseRequest { reason, by, until } = input.body;
+    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
     let name = group_name(&topic, &group);
     let pause = Pause {
         name: name.clone(),
-        by: by.unwrap_or_default().into(),
-        reason: reason.unwrap_or_default().into(),
+        by: by.as_str().into(),
+        reason: reason.as_str().into(),
         until: until.map(|at| Timestamp(at.0)),
     };
     app.call(pause).await?;
+    let (by, reason) = (non_empty(&by), non_empty(&reason));
+    log_act!("group paused", topic, group, by, reason);
     view(&app, name).await
 }
 
@@ -176,6 +184,7 @@ pub(crate) async fn resume(
 ) -> Result<Json<Group>, ApiError> {
     let name = group_name(&topic, &group);
     app.call(command::Resume(name.clone())).await?;
+    log_act!("group resumed", topic, group);
     view(&app, name).await
 }
 
@@ -206,6 +215,10 @@ pub(crate) async fn seek(
     };
     let seek = Seek { name: group_name(&topic, &group), to, dry_run };
     let sought = app.call(seek).await?;
+    if !dry_run {
+        let (redelivers, skips) = (sought.redelivers, sought.skips);
+        log_act!("group moved by seek", topic, group, redelivers, skips);
+    }
     let moved = |&(partition, from, to): &(u32, u64, u64)| Moved { partition, from, to };
     Ok(Json(Sought {
         status: MovedStatus::Moved,

@@ -1,10 +1,10 @@
 //! The middleware around every request: the access rules, the request id, the headers of the
-//! answer.
+//! answer, the access log.
 
 use std::any::Any;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use driftq_api::error::details::{Internal, MethodNotAllowed};
@@ -14,17 +14,35 @@ use super::access::has_other_coding;
 use super::api_error::ApiError;
 use super::app::App;
 use super::internal;
+use super::request_log::{self, AccessLine, REQUEST_ID};
+use super::route_patterns::RoutePatterns;
 
-const REQUEST_ID: &str = "x-request-id";
+/// What the middleware needs of the server.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    pub(crate) app: App,
+    pub(crate) patterns: &'static RoutePatterns,
+}
 
 /// Handles every request.
-pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let request_id = request_log::id_of(request.headers());
+    let header = HeaderValue::from_str(&request_id);
+    let mut response = request_log::scope(request_id, handle(&guard, request, next)).await;
+    if let Ok(id) = header {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+async fn handle(guard: &Guard, request: Request, next: Next) -> Response {
+    let app = &guard.app;
     let began = std::time::Instant::now();
-    let request_id = request_id(request.headers());
+    let access_line = AccessLine::new(&request);
     let is_other_coding = has_other_coding(request.headers());
     let origin = app.access.origins.of(request.headers());
     // On their own paths, nodes prove themselves with the peer secret instead of the API key.
-    let answered = if internal::is_from_a_node(&app, request.uri(), request.headers()) {
+    let answered = if internal::is_from_a_node(app, request.uri(), request.headers()) {
         None
     } else {
         app.access.answer(&request)
@@ -36,16 +54,18 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     if let Some(failure) = router_error(&response) {
         response.extensions_mut().insert(failure);
     }
-    app.metrics.answered(response.status().as_u16(), began.elapsed());
-    if let Some(failure) = response.extensions_mut().remove::<ApiError>() {
+    let (status, took) = (response.status().as_u16(), began.elapsed());
+    app.metrics.answered(status, took);
+    let failure = response.extensions_mut().remove::<ApiError>();
+    if let Some(line) = access_line {
+        line.write(guard.patterns, status, failure.as_ref().map(ApiError::code).as_deref(), took);
+    }
+    if let Some(failure) = failure {
         app.refused(&failure);
-        failure.write(&request_id, &mut response);
+        failure.write(request_log::current_id(), &mut response);
     }
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Ok(id) = HeaderValue::from_str(&request_id) {
-        headers.insert(REQUEST_ID, id);
-    }
     if is_other_coding {
         // The end of the body is unknown.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -69,26 +89,9 @@ fn router_error(response: &Response) -> Option<ApiError> {
     }
 }
 
-/// Returns the request id of the caller if it is valid, else a new one.
-fn request_id(headers: &HeaderMap) -> String {
-    let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
-    let is_good = |id: &&str| {
-        (1..=128).contains(&id.len())
-            && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
-    };
-    match given.filter(is_good) {
-        Some(id) => id.to_owned(),
-        None => new_request_id(),
-    }
-}
-
-pub(crate) fn new_request_id() -> String {
-    format!("{:032x}", fastrand::u128(..))
-}
-
 /// Answers a request whose handler panicked. The server keeps running.
 pub(crate) fn panicked(_: Box<dyn Any + Send>) -> Response {
-    tracing::error!("request handler panicked");
     let details = Internal { outcome: Outcome::Unknown };
-    ApiError::new(details, "internal error; see the server log").into_response()
+    let message = format!("internal error: the handler panicked; {}", request_log::see_log());
+    ApiError::new(details, message).into_response()
 }

@@ -13,6 +13,7 @@ use super::json_error::from_json;
 use super::off_runtime;
 use super::query::from_query;
 use super::request::ApiRequest;
+use super::request_log;
 use crate::budget::Charge;
 
 /// A parsed request.
@@ -42,7 +43,7 @@ impl<T: ApiRequest> FromRequest<App> for Input<T> {
         let read = body::read(body, app.limits.body_bytes, &app.budget, T::PURPOSE).await?;
         let body = read.bytes;
         let query = parts.uri.query().unwrap_or_default();
-        let request = match (body.is_empty(), query.is_empty()) {
+        let request: T = match (body.is_empty(), query.is_empty()) {
             (false, true) => {
                 let length = body.len();
                 off_runtime::READERS.run(length, move || from_json(&body)).await??
@@ -52,6 +53,9 @@ impl<T: ApiRequest> FromRequest<App> for Input<T> {
             }
             (true, _) => from_query(query)?,
         };
+        if request_log::is_access_logged() {
+            request_log::note_names(T::names(&request));
+        }
         Ok(Input { body: request, headers: parts.headers, _charge: read.charge })
     }
 }

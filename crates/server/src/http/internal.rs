@@ -27,12 +27,17 @@ use crate::node::{
 /// The largest batch, with its encoding overhead.
 const BODY_BYTES: usize = 64 << 20;
 
+/// The paths of this API.
+pub(super) const PATHS: [&str; 4] =
+    ["/internal/v1/call", "/internal/v1/calls", "/internal/v1/join", "/internal/v1/series"];
+
 pub(super) fn router(app: &App) -> Router<App> {
+    let [path_of_call, path_of_calls, path_of_join, path_of_series] = PATHS;
     Router::new()
-        .route("/internal/v1/call", post(call))
-        .route("/internal/v1/calls", post(calls))
-        .route("/internal/v1/join", post(join))
-        .route("/internal/v1/series", post(series))
+        .route(path_of_call, post(call))
+        .route(path_of_calls, post(calls))
+        .route(path_of_join, post(join))
+        .route(path_of_series, post(series))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(middleware::from_fn_with_state(app.clone(), from_a_node))
 }

@@ -44,6 +44,8 @@ mod receive;
 mod rejection_log;
 mod repair;
 mod request;
+mod request_log;
+mod route_patterns;
 mod router;
 mod series;
 mod session;

@@ -9,6 +9,7 @@ use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 
 use super::api_error::ApiError;
+use super::request_log::see_log;
 
 /// Work on fewer bytes runs directly, because it takes a fraction of a millisecond.
 const AT_ONCE_BYTES: usize = 256 * 1024;
@@ -46,9 +47,9 @@ impl Workers {
             return Ok(work());
         }
         self.0.spawn_blocking(work).await.map_err(|_| {
-            tracing::error!("work on a large body panicked");
             let details = Internal { outcome: Outcome::None };
-            ApiError::new(details, "internal error; see the server log")
+            let message = format!("internal error: work on a large body panicked; {}", see_log());
+            ApiError::new(details, message)
         })
     }
 }

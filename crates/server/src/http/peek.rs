@@ -67,6 +67,10 @@ impl ApiRequest for PeekQuery {
         field("limit"),
         field("cursor"),
     ];
+
+    fn names(&self) -> (Option<&str>, Option<&str>) {
+        (None, self.group.as_deref())
+    }
 }
 
 /// The position of a call: partition and offset.

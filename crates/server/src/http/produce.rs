@@ -39,10 +39,24 @@ impl ApiRequest for Request {
         alias("retry_backoff_ms", "envelope.retry_policy.backoff_ms"),
         alias("retry_max_backoff_ms", "envelope.retry_policy.max_backoff_ms"),
     ];
+
+    fn names(&self) -> (Option<&str>, Option<&str>) {
+        (Some(&self.topic), None)
+    }
 }
 
 impl ApiRequest for ProduceBatch {
     const QUERY: &'static [Param] = &[];
+
+    fn names(&self) -> (Option<&str>, Option<&str>) {
+        (topic_of_all(&self.messages), None)
+    }
+}
+
+/// The topic of a batch, if all its messages have the same.
+fn topic_of_all(messages: &[Request]) -> Option<&str> {
+    let topic = &messages.first()?.topic;
+    messages.iter().all(|message| message.topic == *topic).then_some(topic)
 }
 
 /// Stores a message.

@@ -41,6 +41,10 @@ impl ApiRequest for Receive {
         field("wait_ms"),
         field("start"),
     ];
+
+    fn names(&self) -> (Option<&str>, Option<&str>) {
+        (Some(&self.topic), Some(&self.group))
+    }
 }
 
 /// Waits for messages and leases them.

@@ -6,13 +6,13 @@ use driftq_api::repair::{LostMessages, RedeliveredMessages, Repair as RepairRequ
 use driftq_api::schema::TopicName;
 use driftq_api::words::RepairedStatus;
 use driftq_core::command::{Repair, ViewTopic};
-use tracing::warn;
 
 use super::api_error::ApiError;
 use super::app::{App, topic_name};
 use super::input::Input;
 use super::operation::{Missing, QueryForm, Unmet};
 use super::request::{ApiRequest, Param, field};
+use super::request_log::log_act;
 
 impl ApiRequest for RepairRequest {
     const QUERY: &'static [Param] = &[field("dry_run")];
@@ -49,7 +49,7 @@ pub(crate) async fn repair(
     let messages_lost: u64 = lost.iter().map(|range| range.to - range.from).sum();
     let messages_redelivered: u64 = redelivered.iter().map(|range| range.to - range.from).sum();
     if !dry_run {
-        warn!(topic, messages_lost, messages_redelivered, "topic repaired");
+        log_act!("topic repaired", topic, messages_lost, messages_redelivered);
     }
     let status = if dry_run { RepairedStatus::Checked } else { RepairedStatus::Repaired };
     Ok(Json(Repaired { status, dry_run, lost, redelivered, messages_lost, messages_redelivered }))

@@ -11,6 +11,11 @@ pub(crate) trait ApiRequest: DeserializeOwned + ToSchema + Send + 'static {
     const QUERY: &'static [Param];
     /// The purpose of its body, which decides the memory pool.
     const PURPOSE: Purpose = Purpose::Other;
+
+    /// The topic and the group that it names, for the access log.
+    fn names(&self) -> (Option<&str>, Option<&str>) {
+        (None, None)
+    }
 }
 
 /// A request without parameters.

@@ -1,5 +1,7 @@
 //! The routes of the API.
 
+use std::sync::LazyLock;
+
 use axum::Router;
 use axum::routing::MethodRouter;
 use utoipa::openapi::HttpMethod;
@@ -8,6 +10,7 @@ use utoipa_axum::{PathItemExt, routes};
 
 use super::api_error::no_route;
 use super::app::App;
+use super::route_patterns::RoutePatterns;
 use super::{
     audit, clock, cluster, commit, consume, dlq, effects, explain, groups, guard, health, internal,
     overview, peek, pointers, produce, receive, repair, series, settle, topics,
@@ -28,6 +31,10 @@ macro_rules! served {
                 router.route(&path, methods.iter().fold(MethodRouter::new(), add))
             };)+
             router
+        }
+
+        fn paths() -> Vec<String> {
+            vec![$(routes!(@path [path()] of $module::$handler)),+]
         }
 
         /// All routes, with their OpenAPI descriptions.
@@ -91,12 +98,18 @@ served! {
     health::metrics,
 }
 
+static PATTERNS: LazyLock<RoutePatterns> = LazyLock::new(|| {
+    let between_nodes = internal::PATHS.iter().map(|path| (*path).to_owned());
+    RoutePatterns::new(paths().into_iter().chain(between_nodes).collect())
+});
+
 /// All routes with their middleware.
 pub fn router(app: App) -> Router {
+    let guard = guard::Guard { app: app.clone(), patterns: &PATTERNS };
     routes()
         .merge(internal::router(&app))
         .fallback(|| async { no_route() })
         .layer(tower_http::catch_panic::CatchPanicLayer::custom(guard::panicked))
-        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::guard))
+        .layer(axum::middleware::from_fn_with_state(guard, guard::guard))
         .with_state(app)
 }

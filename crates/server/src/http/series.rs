@@ -52,6 +52,10 @@ impl ApiRequest for SeriesQuery {
         field("step"),
         unix_ms("since_ms", "since"),
     ];
+
+    fn names(&self) -> (Option<&str>, Option<&str>) {
+        (self.topic.as_deref(), self.group.as_deref())
+    }
 }
 
 /// Returns what happened in a topic, a group or a shard lately, by slots of 5 or 60 seconds.

@@ -34,6 +34,10 @@ impl ApiRequest for Settle {
         field("release"),
         field("lease_ms"),
     ];
+
+    fn names(&self) -> (Option<&str>, Option<&str>) {
+        (self.topic.as_deref(), self.group.as_deref())
+    }
 }
 
 impl ApiRequest for SettleMany {

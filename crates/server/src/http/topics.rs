@@ -25,10 +25,15 @@ use super::input::Input;
 use super::operation::{Exists, Missing, Query, QueryForm, Unmet};
 use super::pagination::Pages;
 use super::request::{ApiRequest, Confirm, Nothing, Param, field};
+use super::request_log::log_act;
 use super::{convert, settings};
 
 impl ApiRequest for Create {
     const QUERY: &'static [Param] = &[field("name"), field("partitions")];
+
+    fn names(&self) -> (Option<&str>, Option<&str>) {
+        (Some(&self.name), None)
+    }
 }
 
 /// Creates a topic.
@@ -53,7 +58,10 @@ pub(crate) async fn create(
         return Err(ApiError::new(AlreadyExists { current }, rejection.to_string()));
     }
     let (code, status) = match answered? {
-        Creation::Created => (StatusCode::CREATED, TopicStatus::Created),
+        Creation::Created => {
+            log_act!("topic created", topic = name, partitions);
+            (StatusCode::CREATED, TopicStatus::Created)
+        }
         Creation::Existed => (StatusCode::OK, TopicStatus::Exists),
     };
     Ok((code, Json(CreatedTopic { status, name, partitions })))
@@ -132,7 +140,9 @@ pub(crate) async fn patch(
 ) -> Result<Json<Topic>, ApiError> {
     let settings = settings::change(input.body.settings);
     let view = app.call(PatchTopic { name: topic_name(&topic), settings }).await?;
-    Ok(Json(convert::topic(&view, true)))
+    let changed = convert::topic(&view, true);
+    log_act!("topic settings changed", topic, changed_settings = ?changed.changed_settings);
+    Ok(Json(changed))
 }
 
 /// Deletes a topic. `confirm` must be its name.
@@ -157,5 +167,6 @@ pub(crate) async fn delete(
         return Err(ApiError::invalid("confirm", message));
     }
     let command::DeletedTopic { messages, dead_letters } = app.call(DeleteTopic(name)).await?;
+    log_act!("topic deleted", topic, messages, dead_letters);
     Ok(Json(DeletedTopic { status: DeletedStatus::Deleted, messages, dead_letters }))
 }

@@ -1,0 +1,145 @@
+//! The request id, and what the log has about each request.
+//!
+//! 1. The request id is in the response, in the text of every internal error, and in every log line
+//!    about the request.
+//! 2. The access log has one line per request, at level `debug`. Below that level it costs nothing.
+//! 3. Lines about one administrative act are written by its handler, with [`log_act`].
+
+use std::cell::OnceCell;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::extract::ConnectInfo;
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, Uri};
+use driftq_core::Text;
+use tracing::field::display;
+
+use super::route_patterns::RoutePatterns;
+
+/// The header with the request id.
+pub(super) const REQUEST_ID: &str = "x-request-id";
+
+tokio::task_local! {
+    static CURRENT: RequestContext;
+}
+
+/// The request that the current task answers.
+struct RequestContext {
+    id: String,
+    /// The topic and group that its body names.
+    names: OnceCell<(Option<Text>, Option<Text>)>,
+}
+
+/// Runs `answer` as the answer to the request with this id.
+pub(super) async fn scope<F: Future>(id: String, answer: F) -> F::Output {
+    CURRENT.scope(RequestContext { id, names: OnceCell::new() }, answer).await
+}
+
+/// The id of the current request.
+pub(super) fn current_id() -> String {
+    CURRENT.try_with(|request| request.id.clone()).unwrap_or_default()
+}
+
+/// Tells the reader of an error where to look.
+pub(super) fn see_log() -> String {
+    format!("see the server log for request id {}", current_id())
+}
+
+/// Returns the request id of the caller if it is valid, else a new one.
+pub(super) fn id_of(headers: &HeaderMap) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+    let is_good = |id: &&str| {
+        (1..=128).contains(&id.len())
+            && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    };
+    match given.filter(is_good) {
+        Some(id) => id.to_owned(),
+        None => new_id(),
+    }
+}
+
+pub(super) fn new_id() -> String {
+    format!("{:032x}", fastrand::u128(..))
+}
+
+/// Whether the access log is written.
+pub(super) fn is_access_logged() -> bool {
+    tracing::enabled!(tracing::Level::DEBUG)
+}
+
+/// Records the topic and group that a body names.
+pub(super) fn note_names((topic, group): (Option<&str>, Option<&str>)) {
+    // Outside of a request there is no line to write them to.
+    let _unused = CURRENT.try_with(|request| {
+        let text = |name: Option<&str>| name.map(Text::from);
+        request.names.set((text(topic), text(group)))
+    });
+}
+
+/// A request as the access log shows it.
+pub(super) struct AccessLine {
+    method: Method,
+    uri: Uri,
+    remote: Option<SocketAddr>,
+}
+
+impl AccessLine {
+    /// `None` if the access log is not written.
+    pub(super) fn new(request: &Request) -> Option<AccessLine> {
+        is_access_logged().then(|| AccessLine {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            remote: request.extensions().get().map(|ConnectInfo(remote)| *remote),
+        })
+    }
+
+    /// Writes the line of a request that was answered with `status`, and with `error` if it was
+    /// rejected.
+    pub(super) fn write(
+        &self,
+        patterns: &RoutePatterns,
+        status: u16,
+        error: Option<&str>,
+        took: Duration,
+    ) {
+        let route = patterns.route_of(self.uri.path());
+        let (in_path, pattern) = match &route {
+            Some(route) => ((route.topic, route.group), Some(display(route.pattern))),
+            None => ((None, None), None),
+        };
+        let write = |request: &RequestContext| {
+            let (topic, group) = request.names.get().cloned().unwrap_or_default();
+            let topic = in_path.0.or(topic.as_deref());
+            let group = in_path.1.or(group.as_deref());
+            tracing::debug!(
+                method = %self.method,
+                route = pattern.as_ref(),
+                status,
+                error = error.map(display),
+                duration_ms = took.as_micros() as f64 / 1_000.0,
+                request_id = %request.id,
+                topic,
+                group,
+                remote = self.remote.map(display),
+                "request"
+            );
+        };
+        // A request is always answered in its scope.
+        let _written = CURRENT.try_with(write);
+    }
+}
+
+/// Logs an administrative act: its name, its fields, and the request id.
+macro_rules! log_act {
+    ($act:literal, $($field:tt)+) => {{
+        let request_id = $crate::http::request_log::current_id();
+        tracing::info!($($field)+, %request_id, $act);
+    }};
+}
+pub(super) use log_act;
+
+/// A text for a log line, unless it is empty.
+pub(super) fn non_empty(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
