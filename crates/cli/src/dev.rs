@@ -7,7 +7,8 @@ use driftq_server::Server;
 use driftq_server::config::{Config, EngineConfig};
 
 use crate::cli_error::CliError;
-use crate::output;
+use crate::config::{Level, LogFormat};
+use crate::{log, output};
 
 /// Run an in-memory server for development
 #[derive(Args)]
@@ -33,6 +34,7 @@ impl Dev {
             let message = "dev listens on loopback only; use: driftq serve --engine memory";
             return Err(CliError::Usage(format!("--listen {}: {message}", self.listen)).into());
         }
+        log::start(Level::Warn, LogFormat::Text);
         let server = Server::start(config).await?;
         for topic in &self.topics {
             create(&server, topic).await?;

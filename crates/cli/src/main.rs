@@ -14,6 +14,7 @@ mod explain;
 mod export;
 mod group;
 mod ledger_file;
+mod log;
 mod manual;
 mod message;
 mod node;
@@ -162,6 +163,10 @@ fn failed(error: &anyhow::Error) -> ExitCode {
             let colon = if message.is_empty() { "" } else { ": " };
             message = format!("{message}{colon}{cause}");
         }
+    }
+    if log::is_json() {
+        tracing::error!("{message}");
+        return cli_error::exit_code(error);
     }
     for line in message.lines() {
         output::talk(format_args!("error: {line}"));

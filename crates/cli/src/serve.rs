@@ -3,9 +3,8 @@
 use clap::Args;
 use driftq_server::Server;
 
-use crate::config::{Flags, Level, LogFormat, effective};
-use crate::escape::OneLine;
-use crate::output;
+use crate::config::{Flags, LogFormat, effective};
+use crate::{log, output};
 
 /// Run a server
 #[derive(Args)]
@@ -24,7 +23,7 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let effective = effective(self.flags)?;
-        log_to_stderr(effective.log, effective.log_format);
+        log::start(effective.log, effective.log_format);
         for row in effective.rows.iter().filter(|row| !row.is_default()) {
             tracing::info!("{row}");
         }
@@ -43,32 +42,16 @@ impl Serve {
             }
         };
         if is_served {
-            output::line(format_args!("listening on http://{}", server.address()));
+            let listening = format!("listening on http://{}", server.address());
+            match effective.log_format {
+                LogFormat::Text => output::line(listening),
+                LogFormat::Json => output::line(log::json_line(&listening)),
+            }
             told.await?;
         }
         tracing::info!("stopping: waiting for requests in flight");
         server.stop().await;
         Ok(())
-    }
-}
-
-/// Logs DriftQ's events from `level` up, and warnings and errors of libraries.
-fn log_to_stderr(level: Level, format: LogFormat) {
-    let (ours, theirs) = match level {
-        Level::Error => ("error", "error"),
-        Level::Warn => ("warn", "warn"),
-        Level::Info => ("info", "warn"),
-        Level::Debug => ("debug", "warn"),
-        Level::Trace => ("trace", "warn"),
-    };
-    let filter = tracing_subscriber::EnvFilter::new(format!("{theirs},driftq={ours}"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| OneLine(std::io::stderr()))
-        .with_target(false);
-    match format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
     }
 }
 

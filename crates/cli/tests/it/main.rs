@@ -7,6 +7,7 @@ mod cluster;
 mod config;
 mod effects;
 mod escapes;
+mod logs;
 mod offline;
 mod proof;
 mod quarantine;

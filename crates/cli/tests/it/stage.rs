@@ -76,8 +76,9 @@ impl Stage {
         let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut line = String::new();
         out.read_line(&mut line).expect("the server prints its address");
-        let url = line.trim().strip_prefix("listening on ").expect("the server prints its address");
-        self.url = url.to_owned();
+        // As text, or in a line of JSON.
+        let url = line.split("listening on ").nth(1).expect("the server prints its address");
+        self.url = url.split(['"', '\n']).next().expect("a split has a first part").to_owned();
         Running { child, out }
     }
 
