@@ -44,7 +44,11 @@ pub struct Pause {
 /// `POST …/resume`.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Resume {}
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Resume {
+    pub by: Option<String>,
+    pub reason: Option<String>,
+}
 
 /// The target of a seek.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
@@ -100,6 +104,10 @@ pub struct Seek {
     /// Report what a seek would do, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
+    /// The name of the operator.
+    pub by: Option<String>,
+    /// The reason for the seek.
+    pub reason: Option<String>,
 }
 
 /// The result of a seek.

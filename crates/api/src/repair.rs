@@ -13,6 +13,10 @@ pub struct Repair {
     /// Report what a repair would do, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
+    /// The name of the operator.
+    pub by: Option<String>,
+    /// The reason for the repair.
+    pub reason: Option<String>,
 }
 
 /// The result of a repair.

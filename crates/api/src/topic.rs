@@ -44,6 +44,10 @@ pub struct PatchTopic {
     /// The settings to change.
     #[serde(deserialize_with = "object")]
     pub settings: SettingsPatch,
+    /// The name of the operator.
+    pub by: Option<String>,
+    /// The reason for the change.
+    pub reason: Option<String>,
 }
 
 /// A topic.

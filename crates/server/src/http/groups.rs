@@ -121,8 +121,10 @@ pub(crate) async fn delete(
     Path((topic, group)): Path<(String, String)>,
     input: Input<Confirm>,
 ) -> Result<Json<DeletedGroup>, ApiError> {
+    let Confirm { confirm, by, reason } = input.body;
+    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
     let name = group_name(&topic, &group);
-    if input.body.confirm.as_deref() != Some(&group) {
+    if confirm.as_deref() != Some(&group) {
         let GroupContents { backlog, open } = app.call(WouldDeleteGroup(name)).await?;
         let message = format!(
             "deleting \"{group}\" would discard its cursors: {backlog} messages are unsettled ({open} open); \
@@ -131,7 +133,8 @@ pub(crate) async fn delete(
         return Err(ApiError::invalid("confirm", message));
     }
     let GroupContents { backlog, open } = app.call(DeleteGroup(name)).await?;
-    log_act!("group deleted", topic, group, backlog, open);
+    let (by, reason) = (non_empty(&by), non_empty(&reason));
+    log_act!("group deleted", topic, group, by, reason, backlog, open);
     Ok(Json(DeletedGroup { status: DeletedStatus::Deleted, backlog, open }))
 }
 
@@ -167,29 +170,32 @@ pub(crate) async fn pause(
 }
 
 impl ApiRequest for Resume {
-    const QUERY: &'static [Param] = &[];
+    const QUERY: &'static [Param] = &[field("by"), field("reason")];
 }
 
 /// Resumes a paused group.
 #[utoipa::path(
     post, path = "/v1/topics/{topic}/groups/{group}/resume", operation_id = "resume_group", tag = "groups",
-    params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path)),
+    params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path), QueryForm<Resume>),
     request_body = Resume,
     responses((status = 200, description = "the group", body = Group), Missing),
 )]
 pub(crate) async fn resume(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
-    _: Input<Resume>,
+    input: Input<Resume>,
 ) -> Result<Json<Group>, ApiError> {
+    let Resume { by, reason } = input.body;
+    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
     let name = group_name(&topic, &group);
     app.call(command::Resume(name.clone())).await?;
-    log_act!("group resumed", topic, group);
+    let (by, reason) = (non_empty(&by), non_empty(&reason));
+    log_act!("group resumed", topic, group, by, reason);
     view(&app, name).await
 }
 
 impl ApiRequest for SeekRequest {
-    const QUERY: &'static [Param] = &[field("to"), field("dry_run")];
+    const QUERY: &'static [Param] = &[field("to"), field("dry_run"), field("by"), field("reason")];
 }
 
 /// Moves the cursors of a group.
@@ -204,7 +210,8 @@ pub(crate) async fn seek(
     Path((topic, group)): Path<(String, String)>,
     input: Input<SeekRequest>,
 ) -> Result<Json<Sought>, ApiError> {
-    let SeekRequest { to, dry_run } = input.body;
+    let SeekRequest { to, dry_run, by, reason } = input.body;
+    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
     let to = match to {
         WireSeekTo::End(SeekEnd::Earliest) => SeekTo::Earliest,
         WireSeekTo::End(SeekEnd::Latest) => SeekTo::Latest,
@@ -216,8 +223,9 @@ pub(crate) async fn seek(
     let seek = Seek { name: group_name(&topic, &group), to, dry_run };
     let sought = app.call(seek).await?;
     if !dry_run {
+        let (by, reason) = (non_empty(&by), non_empty(&reason));
         let (redelivers, skips) = (sought.redelivers, sought.skips);
-        log_act!("group moved by seek", topic, group, redelivers, skips);
+        log_act!("group moved by seek", topic, group, by, reason, redelivers, skips);
     }
     let moved = |&(partition, from, to): &(u32, u64, u64)| Moved { partition, from, to };
     Ok(Json(Sought {

@@ -12,10 +12,10 @@ use super::app::{App, topic_name};
 use super::input::Input;
 use super::operation::{Missing, QueryForm, Unmet};
 use super::request::{ApiRequest, Param, field};
-use super::request_log::log_act;
+use super::request_log::{log_act, non_empty};
 
 impl ApiRequest for RepairRequest {
-    const QUERY: &'static [Param] = &[field("dry_run")];
+    const QUERY: &'static [Param] = &[field("dry_run"), field("by"), field("reason")];
 }
 
 /// Discards messages that cannot be read any more, and redelivers messages whose state is unknown.
@@ -30,7 +30,8 @@ pub(crate) async fn repair(
     Path(topic): Path<String>,
     input: Input<RepairRequest>,
 ) -> Result<Json<Repaired>, ApiError> {
-    let dry_run = input.body.dry_run;
+    let RepairRequest { dry_run, by, reason } = input.body;
+    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
     let name = topic_name(&topic);
     let view = app.call(ViewTopic(name.clone())).await?;
     let (mut lost, mut redelivered) = (Vec::new(), Vec::new());
@@ -49,7 +50,8 @@ pub(crate) async fn repair(
     let messages_lost: u64 = lost.iter().map(|range| range.to - range.from).sum();
     let messages_redelivered: u64 = redelivered.iter().map(|range| range.to - range.from).sum();
     if !dry_run {
-        log_act!("topic repaired", topic, messages_lost, messages_redelivered);
+        let (by, reason) = (non_empty(&by), non_empty(&reason));
+        log_act!("topic repaired", topic, by, reason, messages_lost, messages_redelivered);
     }
     let status = if dry_run { RepairedStatus::Checked } else { RepairedStatus::Repaired };
     Ok(Json(Repaired { status, dry_run, lost, redelivered, messages_lost, messages_redelivered }))

@@ -32,10 +32,12 @@ impl ApiRequest for Nothing {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Confirm {
     pub(crate) confirm: Option<String>,
+    pub(crate) by: Option<String>,
+    pub(crate) reason: Option<String>,
 }
 
 impl ApiRequest for Confirm {
-    const QUERY: &'static [Param] = &[field("confirm")];
+    const QUERY: &'static [Param] = &[field("confirm"), field("by"), field("reason")];
 }
 
 /// A parameter of a query.

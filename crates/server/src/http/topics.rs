@@ -25,7 +25,7 @@ use super::input::Input;
 use super::operation::{Exists, Missing, Query, QueryForm, Unmet};
 use super::pagination::Pages;
 use super::request::{ApiRequest, Confirm, Nothing, Param, field};
-use super::request_log::log_act;
+use super::request_log::{log_act, non_empty};
 use super::{convert, settings};
 
 impl ApiRequest for Create {
@@ -138,10 +138,14 @@ pub(crate) async fn patch(
     Path(topic): Path<String>,
     input: Input<Patch>,
 ) -> Result<Json<Topic>, ApiError> {
-    let settings = settings::change(input.body.settings);
+    let Patch { settings, by, reason } = input.body;
+    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
+    let settings = settings::change(settings);
     let view = app.call(PatchTopic { name: topic_name(&topic), settings }).await?;
     let changed = convert::topic(&view, true);
-    log_act!("topic settings changed", topic, changed_settings = ?changed.changed_settings);
+    let (by, reason) = (non_empty(&by), non_empty(&reason));
+    let changed_settings = &changed.changed_settings;
+    log_act!("topic settings changed", topic, by, reason, ?changed_settings);
     Ok(Json(changed))
 }
 
@@ -156,8 +160,10 @@ pub(crate) async fn delete(
     Path(topic): Path<String>,
     input: Input<Confirm>,
 ) -> Result<Json<DeletedTopic>, ApiError> {
+    let Confirm { confirm, by, reason } = input.body;
+    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
     let name = topic_name(&topic);
-    if input.body.confirm.as_deref() != Some(&topic) {
+    if confirm.as_deref() != Some(&topic) {
         let TopicContents { messages, open, groups, dead_letters } =
             app.call(WouldDeleteTopic(name)).await?;
         let message = format!(
@@ -167,6 +173,7 @@ pub(crate) async fn delete(
         return Err(ApiError::invalid("confirm", message));
     }
     let command::DeletedTopic { messages, dead_letters } = app.call(DeleteTopic(name)).await?;
-    log_act!("topic deleted", topic, messages, dead_letters);
+    let (by, reason) = (non_empty(&by), non_empty(&reason));
+    log_act!("topic deleted", topic, by, reason, messages, dead_letters);
     Ok(Json(DeletedTopic { status: DeletedStatus::Deleted, messages, dead_letters }))
 }
