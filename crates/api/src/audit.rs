@@ -1,10 +1,14 @@
-//! The audit chain of the effect ledger.
+//! The audit chains: decisions of the effect ledger, and administrative acts.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::schema::{Accepted, ChainHash, EffectKey, MessageId, ScopeName, Tenant};
+use crate::schema::{
+    Accepted, ChainHash, EffectKey, GroupName, MessageId, PageCursor, ScopeName, Tenant, TopicName,
+};
 use crate::words::EffectState;
 
 /// `GET /v1/audit`.
@@ -67,4 +71,64 @@ pub struct Record {
     pub request: Option<String>,
     pub state: Option<EffectState>,
     pub outcome: Option<ChainHash>,
+}
+
+/// `GET /v1/audit/admin`.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Acts {
+    /// Newest first.
+    pub acts: Vec<ActLink>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PageCursor>)]
+    pub next_cursor: Option<String>,
+}
+
+/// The record of an administrative act, its chain and its hash.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct ActLink {
+    pub shard: u32,
+    /// The record as it was hashed, byte for byte.
+    #[schema(value_type = ActRecord)]
+    pub record: Box<RawValue>,
+    #[schema(value_type = ChainHash)]
+    pub hash: String,
+}
+
+// Only for the OpenAPI document and never instantiated: the core writes the text of a record.
+/// A record of an administrative act.
+#[derive(Debug, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct ActRecord {
+    pub seq: u64,
+    pub at_ms: u64,
+    pub act: ActName,
+    pub topic: Option<TopicName>,
+    pub group: Option<GroupName>,
+    pub by: Option<String>,
+    pub reason: Option<String>,
+    pub request_id: Option<String>,
+    pub act_id: String,
+    pub counts: Option<BTreeMap<String, u64>>,
+    pub details: Option<BTreeMap<String, String>>,
+}
+
+/// What was done.
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the variants are what their names say")]
+pub enum ActName {
+    CreateTopic,
+    PatchTopic,
+    DeleteTopic,
+    CreateGroup,
+    DeleteGroup,
+    PauseGroup,
+    ResumeGroup,
+    SeekGroup,
+    Redrive,
+    Purge,
+    Repair,
+    ResolveEffect,
 }

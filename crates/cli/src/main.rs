@@ -1,6 +1,7 @@
 //! `driftq`: the server, the client commands and the offline tools in one binary.
 
 mod answer;
+mod audit;
 mod cli_error;
 mod client;
 mod clock;
@@ -69,6 +70,7 @@ enum Cmd {
     Dlq(dlq::Dlq),
     Effect(effect::Effect),
     Explain(explain::Explain),
+    Audit(audit::Audit),
     Export(export::Export),
     Verify(verify::Verify),
     Check(offline::Check),
@@ -137,6 +139,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Cmd::Dlq(dlq) => dlq.run(remote).await,
         Cmd::Effect(effect) => effect.run(remote).await,
         Cmd::Explain(explain) => explain.run(remote).await,
+        Cmd::Audit(audit) => audit.run(remote).await,
         Cmd::Export(export) => export.run(remote).await,
         Cmd::Verify(verify) => verify.run(remote.output),
         Cmd::Check(check) => check.run(remote.output).await,

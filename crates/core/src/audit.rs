@@ -1,4 +1,5 @@
-//! The audit chain: every accepted decision of the ledger, each hashed together with the one before.
+//! Audit chains: every accepted decision of the ledger, and every administrative act, each hashed
+//! together with the one before.
 //!
 //! 1. Each namespace has one chain per shard. The first hash is that of the chain's name. Each
 //!    later hash covers the previous hash (32 bytes) and the text of the record.
@@ -6,11 +7,13 @@
 //!    that was hashed once never changes**: a field added later is absent from records without it.
 //! 3. Only decisions that were accepted and changed the ledger have a record. Rejections, replays
 //!    and repeats have none.
+//! 4. Administrative acts have a chain of their own per namespace and shard.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::act::ActRecord;
 use crate::effect::{DeliveryRef, EffectRow, EffectState, Outcome};
 use crate::format::Format;
 use crate::id::{MessageId, ShardId, Text, TopicId};
@@ -201,7 +204,7 @@ impl Tip {
     }
 
     /// Returns the tip after one more record, and the text of that record.
-    pub(crate) fn next(&self, record: &AuditRecord) -> (Tip, String) {
+    pub(crate) fn next(&self, record: &ChainRecord) -> (Tip, String) {
         let seq = self.seq + 1;
         let text = record.text(seq);
         let hash = blake3::Hasher::new().update(&self.hash.0).update(text.as_bytes()).finalize();
@@ -213,10 +216,36 @@ impl Tip {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct Link {
-    pub namespace: Text,
+    /// Its chain: a namespace, or that of the acts in it.
+    pub chain: Text,
     pub before: Tip,
-    pub record: AuditRecord,
+    pub record: ChainRecord,
     pub tip: Tip,
+}
+
+/// A record of a chain. The records of one chain are of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChainRecord {
+    /// A decision of the ledger.
+    Decision(AuditRecord),
+    /// An administrative act.
+    Act(ActRecord),
+}
+
+impl ChainRecord {
+    /// Returns the text that is hashed.
+    fn text(&self, seq: u64) -> String {
+        match self {
+            ChainRecord::Decision(record) => record.text(seq),
+            ChainRecord::Act(record) => record.text(seq),
+        }
+    }
+}
+
+/// Returns the name of the chain of the administrative acts in a namespace. No namespace has a
+/// slash in its name.
+pub fn chain_of_acts(namespace: &str) -> Text {
+    format!("{namespace}/acts").into()
 }
 
 #[cfg(test)]
@@ -277,7 +306,7 @@ mod tests {
         let mut tip = Tip::root("default", ShardId(3));
         let mut lines = format!("{}\n", tip.hash);
         for record in &records {
-            let (next, text) = tip.next(record);
+            let (next, text) = tip.next(&ChainRecord::Decision(record.clone()));
             tip = next;
             lines += &format!("{text}\n{}\n", tip.hash);
         }

@@ -24,13 +24,14 @@ use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};
 use crate::view::{AllViews, GroupView, TopicView};
 
+pub use crate::act::{Act, RecordedCommand};
 pub use crate::id::LeaseId;
 pub use crate::name::{GroupName, TopicName};
 pub use crate::view::{Peer, PeerKind, Worker};
 pub use audit::{AuditSlice, ReadAudit};
 pub use call::{
     Call, Committed, CreateGroup, Creation, DeleteGroup, DeleteTopic, DeletedTopic, Finished,
-    GroupContents, LeaveWorker, ListGroups, ListTopics, NamedEffect, RedrivenAs, Resume,
+    GroupContents, LeaveWorker, ListGroups, ListTopics, NamedEffect, Recorded, RedrivenAs, Resume,
     TopicContents, ViewAll, ViewChain, ViewGroup, ViewTopic, WouldDeleteGroup, WouldDeleteTopic,
     WouldPurge,
 };
@@ -49,6 +50,11 @@ pub use produce::{Produce, Routed, RoutedKey, Seen};
 pub use rejection::{Full, Missing, Rejection, Stale};
 
 impl Command {
+    /// Returns the command without the act that it belongs to.
+    pub fn unrecorded(&self) -> &Command {
+        if let Command::Recorded(recorded) = self { &recorded.command } else { self }
+    }
+
     /// Returns the messages that the command would store.
     pub fn produces(&mut self) -> &mut [Produce] {
         if let Command::Produce(produce) = self {
@@ -170,6 +176,8 @@ pub enum Command {
     /// no new messages are stored, so that commands that free space can still be written. The
     /// storage monitor sends this, and sends it again after every recovery.
     StorageLow(bool),
+    /// Decide a command, and record the administrative act that it belongs to.
+    Recorded(Box<RecordedCommand>),
 }
 
 /// Create a topic.

@@ -173,6 +173,17 @@ pub enum ResolvedAs {
     Retry,
 }
 
+impl ResolvedAs {
+    /// Returns its name in the audit record of an act.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            ResolvedAs::Succeeded => "succeeded",
+            ResolvedAs::Failed => "failed",
+            ResolvedAs::Retry => "retry",
+        }
+    }
+}
+
 /// The resolution of an effect by a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]

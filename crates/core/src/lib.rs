@@ -4,6 +4,7 @@
 //! commands. The program that performs the outputs (a server, a simulator, a test) adds nothing to
 //! the semantics.
 
+mod act;
 pub mod activity;
 pub mod attention;
 pub mod audit;

@@ -238,7 +238,7 @@ impl Packer {
                 touched.item(Item::Cursor(*group, *lane));
                 touched.repaired.extend(batch.map(|batch| (*group, *lane, *block, batch)));
             }
-            Change::Audit(link) => touched.audited.entry(&link.namespace).or_default().push(link),
+            Change::Audit(link) => touched.audited.entry(&link.chain).or_default().push(link),
             Change::Owner { owner, name } => {
                 put(plain(Key::Owner { owner: *owner }, Bytes::copy_from_slice(name.as_bytes())));
             }

@@ -420,7 +420,7 @@ impl Pipeline {
             item.ticket.is_some() && !matches!(item.work, Work::Command(Command::Join(_)));
         let (shard, now) = (&self.shard, self.now);
         let damaged = rows.iter().find_map(|answer| answer.damaged.clone());
-        let decided = match damaged.filter(|_| !item.work.reads_damaged()) {
+        let decided = match damaged.filter(|_| !item.work.is_repair()) {
             // A damaged row is never treated as absent, and nothing is decided on it.
             Some(damaged) => Err(damaged.into()),
             None => catch_unwind(AssertUnwindSafe(|| shard.decide(now, &item.work, &found)))
@@ -433,7 +433,7 @@ impl Pipeline {
         match decided {
             Ok(mut decision) => {
                 self.done_expiring(&item);
-                if let Work::Command(Command::Repair(_)) = item.work {
+                if item.work.is_repair() {
                     self.stuck.clear();
                 }
                 self.shard.apply(self.now, &mut decision);

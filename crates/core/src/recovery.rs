@@ -260,7 +260,7 @@ impl Recovery {
         if let Some(row) = row
             && let Key::Audit { namespace, .. } = row.key
         {
-            let AuditRun { namespace: name, before, records } = open_audit(row)?;
+            let AuditRun { chain: name, before, records } = open_audit(row)?;
             let tip = records.iter().fold(before, |tip, record| tip.next(record).0);
             self.shard.chains.insert(name, tip);
             self.chains = Some(Key::Audit { namespace, last: 0 });

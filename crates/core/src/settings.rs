@@ -182,6 +182,14 @@ macro_rules! settings {
                 let is_set = [$(self.$field.is_some(),)*];
                 SettingName::ALL.iter().zip(is_set).filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect()
             }
+
+            /// Returns the settings that are set, by their names in the API, with their values as
+            /// JSON.
+            pub(crate) fn texts(&self) -> impl Iterator<Item = (&'static str, crate::id::Text)> {
+                let stored = serde_json::to_value(self).expect("settings can be written as JSON");
+                let text = move |setting: SettingName| (setting.name, stored[setting.stored].to_string().into());
+                self.names().into_iter().map(text)
+            }
         }
 
         impl Settings {

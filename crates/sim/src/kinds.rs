@@ -73,6 +73,7 @@ pub(crate) fn kind_of(command: &Command) -> &'static str {
         Command::WouldPurge(_) => "would purge",
         Command::Repair(_) => "repair",
         Command::LeaveWorker { .. } => "leave worker",
+        Command::Recorded(recorded) => kind_of(&recorded.command),
         Command::Leave(_)
         | Command::GiveBack(_)
         | Command::Arrive(_)

@@ -2,11 +2,11 @@
 
 use crate::audit::Tip;
 use crate::command::{
-    AuditSlice, Began, Begin, Command, Commit, CommitReceipt, CreateTopic, DeadLetters,
+    Act, AuditSlice, Began, Begin, Command, Commit, CommitReceipt, CreateTopic, DeadLetters,
     EffectQuery, EffectView, Effects, Explain, Explained, ExtendEffect, Finish, GroupName,
     ListDead, ListEffects, ListPointers, PatchTopic, Pause, Peek, Peeked, Pointer, PointerQuery,
-    Pointers, Produce, Produced, Purge, ReadAudit, Redrive, Repair, Repaired, Reply, Resolve, Seek,
-    Sought, Start, TopicName,
+    Pointers, Produce, Produced, Purge, ReadAudit, RecordedCommand, Redrive, Repair, Repaired,
+    Reply, Resolve, Seek, Sought, Start, TopicName,
 };
 use crate::id::{MessageId, ShardId, Text};
 use crate::message::Receipt;
@@ -32,6 +32,28 @@ pub enum Creation {
     Created,
     /// The same object existed before.
     Existed,
+}
+
+/// A call that is part of an administrative act, and recorded if it changes something.
+#[derive(Debug, Clone)]
+pub struct Recorded<C> {
+    /// Who does it, and why.
+    pub act: Act,
+    /// The call.
+    pub call: C,
+}
+
+impl<C: Call> Call for Recorded<C> {
+    type Reply = C::Reply;
+
+    fn into_command(self) -> Command {
+        let Recorded { act, call } = self;
+        Command::Recorded(Box::new(RecordedCommand { act, command: call.into_command() }))
+    }
+
+    fn reply(reply: Reply) -> Option<C::Reply> {
+        C::reply(reply)
+    }
 }
 
 /// Create a group.

@@ -15,9 +15,20 @@ impl Command {
             Command::Arrive(arrive) => {
                 arrive.messages.iter().map(|message| message.envelope.format()).max()
             }
+            Command::Recorded(_) => Some(Format::V2),
             _ => None,
         };
         highest.unwrap_or_default()
+    }
+
+    /// Returns the command as nodes that read `all` understand it: without its act if a node of an
+    /// older release is alive. Such an act is not recorded.
+    #[must_use]
+    pub fn readable_by(self, all: Option<Format>) -> Command {
+        match self {
+            Command::Recorded(recorded) if all < Some(Format::V2) => recorded.command,
+            command => command,
+        }
     }
 
     /// Rejects a client's command that `all`, the format that all nodes read, does not include. While

@@ -34,6 +34,7 @@ impl Command {
             Scope::Produce(name) => topic(name),
         };
         match self {
+            Command::Recorded(recorded) => recorded.command.place(shards),
             Command::CreateTopic(create) => topic(&create.name),
             Command::PatchTopic(patch) => topic(&patch.name),
             Command::DeleteTopic(name)

@@ -70,13 +70,13 @@ fn record(kind: RecordKind, row: &Row) -> Result<RoundTrip, Damaged> {
 
 /// Also formats each record as the text that the chain hashes.
 fn audit(row: &Row) -> Result<RoundTrip, Damaged> {
-    let AuditRun { namespace, before, records } = open_audit(row)?;
+    let AuditRun { chain, before, records } = open_audit(row)?;
     let mut tip = before;
     let links: Vec<Link> = records
         .into_iter()
         .map(|record| {
             let before = std::mem::replace(&mut tip, tip.next(&record).0);
-            Link { namespace: namespace.clone(), before, record, tip }
+            Link { chain: chain.clone(), before, record, tip }
         })
         .collect();
     let again = audit_rows(&links.iter().collect::<Vec<_>>())

@@ -41,6 +41,8 @@ pub(crate) use pointer::{dataset_hash, pointer_row};
 const V1: u8 = 1;
 /// Messages with an extension, and audit records with a delivery.
 const V2: u8 = 2;
+/// Audit rows of administrative acts.
+const V3: u8 = 3;
 const CHECKSUM_BYTES: usize = 4;
 
 /// A row that is missing, or whose bytes are not those that were written.
@@ -109,7 +111,8 @@ fn content<T: DeserializeOwned>(packed: &[u8]) -> Result<T, &'static str> {
 /// The newest version that this release reads.
 fn newest(table: Table) -> u8 {
     match table {
-        Table::Page | Table::Outbox | Table::Audit => V2,
+        Table::Audit => V3,
+        Table::Page | Table::Outbox => V2,
         _ => V1,
     }
 }

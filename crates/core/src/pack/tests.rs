@@ -15,7 +15,10 @@ use super::audit::{AuditBody, audit_rows};
 use super::block::block_row;
 use super::page::pages;
 use super::*;
-use crate::audit::{Accepted, AuditDelivery, AuditRecord, ChainHash, Link, Tip};
+use crate::act::{Act, ActRecord};
+use crate::audit::{
+    Accepted, AuditDelivery, AuditRecord, ChainHash, ChainRecord, Link, Tip, chain_of_acts,
+};
 use crate::change::{Entry, EntryState, Garbage, LaneMark, LaneState, LastError};
 use crate::command::{Outgoing, Sender};
 use crate::effect::EffectState;
@@ -468,9 +471,9 @@ fn audit_records_have_these_bytes() {
     ];
     let mut tip = Tip { seq: 40, hash: ChainHash([0xcd; 32]) };
     let links = accepted.map(|accepted| {
-        let (before, record) = (tip, record(accepted));
+        let (before, record) = (tip, ChainRecord::Decision(record(accepted)));
         tip = before.next(&record).0;
-        Link { namespace: "default".into(), before, record, tip }
+        Link { chain: "default".into(), before, record, tip }
     });
     let [row] = &audit_rows(&links.each_ref()).collect::<Vec<_>>()[..] else { panic!("one row") };
     let namespace = chain_hash(&"default".into());
@@ -495,7 +498,8 @@ fn audit_records_have_these_bytes() {
     "#]]
     .assert_eq(&hex(&namespace));
     let mut with_delivery = links.clone();
-    with_delivery[1].record.delivery = Some(AuditDelivery { message: id(77), attempt: 3 });
+    let ChainRecord::Decision(record) = &mut with_delivery[1].record else { panic!("a decision") };
+    record.delivery = Some(AuditDelivery { message: id(77), attempt: 3 });
     let rows: Vec<Row> = audit_rows(&with_delivery.each_ref()).collect();
     let version_2 = [&[2], &row.body[1..row.body.len() - 4]].concat();
     assert!(rows[0].body.starts_with(&version_2), "version 2 is version 1 and the deliveries");
@@ -506,11 +510,46 @@ fn audit_records_have_these_bytes() {
     let run = open_audit(&rows[0]).expect("the row is valid");
     assert_eq!(run.records, with_delivery.map(|link| link.record));
     let run = open_audit(row).expect("the row is valid");
-    assert_eq!((&*run.namespace, run.before), ("default", links[0].before));
+    assert_eq!((&*run.chain, run.before), ("default", links[0].before));
     assert_eq!(run.records, links.map(|link| link.record));
     let key = Key::Audit { namespace, last: 2 };
     let misplaced = open_audit(&Row { key, ..row.clone() }).err().expect("the row is rejected");
     assert_eq!(misplaced.why, "it has more records than its last number allows");
+}
+
+#[test]
+fn the_bytes_and_the_text_of_an_act_stay_what_they_are() {
+    let act = Act {
+        id: "5f2a".into(),
+        by: "ops".into(),
+        reason: "bad deploy".into(),
+        request_id: "r-1".into(),
+    };
+    let record = ChainRecord::Act(ActRecord {
+        at: Timestamp(1_800_000_000_123),
+        verb: "seek_group".into(),
+        topic: "orders".into(),
+        group: "biller".into(),
+        act,
+        counts: vec![("redelivers".into(), 0), ("skips".into(), 263)],
+        details: vec![("to".into(), "latest".into())],
+    });
+    let before = Tip { seq: 40, hash: ChainHash([0xcd; 32]) };
+    let (tip, text) = before.next(&record);
+    expect![[r#"{"seq":41,"at_ms":1800000000123,"act":"seek_group","topic":"orders","group":"biller","by":"ops","reason":"bad deploy","request_id":"r-1","act_id":"5f2a","counts":{"redelivers":0,"skips":263},"details":{"to":"latest"}}"#]].assert_eq(&text);
+    let link = Link { chain: chain_of_acts("default"), before, record: record.clone(), tip };
+    let [row] = &audit_rows(&[&link]).collect::<Vec<_>>()[..] else { panic!("one row") };
+    assert_eq!(verify(row), Ok(()));
+    expect![[r#"
+        030c64656661756c742f61637473cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd
+        cdcdcdcdcdcdcdcdcdcdcdcdcdcd01fba0f1c2b1340a7365656b5f67726f7570
+        066f72646572730662696c6c65720435663261036f70730a626164206465706c
+        6f7903722d31020a726564656c69766572730005736b69707387020102746f06
+        6c617465737448458008
+    "#]]
+    .assert_eq(&hex(&row.body));
+    let run = open_audit(row).expect("the row is valid");
+    assert_eq!((&*run.chain, run.before, run.records), ("default/acts", before, vec![record]));
 }
 
 #[test]

@@ -129,7 +129,7 @@ pub struct Shard {
     pub(crate) garbage: BTreeMap<u64, Garbage>,
     /// Derived: whether a topic keeps, or has kept, message history.
     has_history: bool,
-    /// The tip of each namespace's audit chain.
+    /// The tip of each audit chain.
     pub(crate) chains: BTreeMap<Text, Tip>,
     /// Derived: topics by name.
     names: BTreeMap<TopicName, TopicId>,
@@ -201,6 +201,7 @@ impl Shard {
             Command::Resolve(resolve) => self.effect_reads(&resolve.name),
             Command::ViewEffect(query) => self.effect_reads(query),
             Command::ReadAudit(read) => self.audit_reads(read),
+            Command::Recorded(recorded) => self.command_reads(&recorded.command),
             Command::ListEffects(list) => vec![Lookup::Unending { from: list.from }],
             Command::ListGroups(name) => self.groups_reads(name),
             Command::ViewAll { namespace } => self.all_reads(namespace),
@@ -315,6 +316,11 @@ impl Shard {
             Command::ViewChain { namespace, .. } => Ok(context.view_chain(namespace)),
             Command::ReadAudit(read) => context.read_audit(read),
             Command::StorageLow(is_low) => Ok(rules::backlog::storage_low(*is_low)),
+            Command::Recorded(recorded) => {
+                let mut decision = self.decide_command(context, &recorded.command)?;
+                context.audit_act(recorded, &mut decision);
+                Ok(decision)
+            }
         }
     }
 

@@ -15,9 +15,10 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whether it is decided even if rows that it reads are damaged.
-    pub(crate) fn reads_damaged(&self) -> bool {
-        matches!(self, Work::Command(Command::Repair(_)))
+    /// Whether it repairs a partition. It is decided even if rows that it reads are damaged.
+    pub(crate) fn is_repair(&self) -> bool {
+        let Work::Command(command) = self else { return false };
+        matches!(command.unrecorded(), Command::Repair(_))
     }
 
     /// Whether this is a produce. Produces keep their order: a batch is stored as it was sent.

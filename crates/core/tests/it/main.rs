@@ -1,5 +1,6 @@
 //! Transcripts of the core, one file per guarantee.
 
+mod acts;
 mod attention;
 mod backlog;
 mod dead_letter;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use driftq_api::Details;
 use driftq_api::overview::Overview;
-use driftq_core::command::{Call, Explain, GroupName, Pause, Seek, TopicName, ViewAll};
+use driftq_core::command::{
+    Act, Call, Explain, GroupName, Pause, Recorded, Seek, TopicName, ViewAll,
+};
 use driftq_core::view::AllViews;
 use driftq_core::{Command, CommandResult, EffectToken, LeaseToken, Rejection, Text, Token as _};
 
@@ -97,7 +99,7 @@ impl App {
     /// Sends a command to its shard. Converts a rejection into an error.
     pub(super) async fn call<C: Call>(&self, call: C) -> Result<C::Reply, ApiError> {
         let command = call.into_command();
-        let named = named(&command);
+        let named = named(command.unrecorded());
         let answered = typed::<C>(self.node.call(command).await)?;
         answered.map_err(|rejection| match &named {
             Some((topic, group)) => {
@@ -106,6 +108,12 @@ impl App {
             }
             None => rejection.into(),
         })
+    }
+
+    /// Like [`App::call`], for a call that is part of an administrative act. It is recorded in the
+    /// commit that it changes something with.
+    pub(super) async fn act<C: Call>(&self, act: &Act, call: C) -> Result<C::Reply, ApiError> {
+        self.call(Recorded { act: act.clone(), call }).await
     }
 
     /// Returns all topics and groups.

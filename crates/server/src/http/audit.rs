@@ -1,20 +1,22 @@
-//! The audit chain: its length, and its records for verification outside the server.
+//! The audit chains: their length, and their records for verification outside the server.
 
 use axum::Json;
 use axum::extract::State;
-use driftq_api::audit::{Chain, Chains, Link, Records};
-use driftq_api::number::RecordNumber;
-use driftq_core::audit::Tip;
-use driftq_core::command::{ReadAudit, ViewChain};
+use driftq_api::audit::{ActLink, Acts, Chain, Chains, Link, Records};
+use driftq_api::number::{Limit, RecordNumber};
+use driftq_api::schema::PageCursor;
+use driftq_core::audit::{Tip, chain_of_acts};
+use driftq_core::command::{Call as _, ReadAudit, ViewChain};
 use driftq_core::{NUMBER_MAX, ShardId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::api_error::{ApiError, internal_error};
-use super::app::{App, NAMESPACE};
+use super::app::{App, NAMESPACE, typed};
 use super::input::Input;
 use super::operation::Query;
+use super::pagination::{from_cursor, limit, to_cursor};
 use super::request::{ApiRequest, Nothing, Param, field};
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -71,11 +73,120 @@ pub(crate) async fn records(
         to: to.map_or(NUMBER_MAX, RecordNumber::get),
     };
     let slice = app.call(read).await?;
-    let link = |(text, tip): (String, Tip)| {
-        let record = RawValue::from_string(text)
-            .map_err(|_| internal_error("an audit record is not JSON"))?;
-        Ok(Link { record, hash: tip.hash.to_string() })
-    };
+    let link =
+        |(text, tip): (String, Tip)| Ok(Link { record: raw(text)?, hash: tip.hash.to_string() });
     let records = slice.records.into_iter().map(link).collect::<Result<_, ApiError>>()?;
     Ok(Json(Records { records, next: slice.next }))
+}
+
+fn raw(text: String) -> Result<Box<RawValue>, ApiError> {
+    RawValue::from_string(text).map_err(|_| internal_error("an audit record is not JSON"))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ActsQuery {
+    #[schema(default = 100)]
+    limit: Option<Limit>,
+    #[schema(value_type = Option<PageCursor>)]
+    cursor: Option<String>,
+}
+
+impl ApiRequest for ActsQuery {
+    const QUERY: &'static [Param] = &[field("limit"), field("cursor")];
+}
+
+/// An act with what its place in the list depends on.
+struct Act {
+    at_ms: u64,
+    seq: u64,
+    shard: u32,
+    text: String,
+    hash: String,
+}
+
+/// Lists administrative acts, newest first.
+#[utoipa::path(
+    get, path = "/v1/audit/admin", operation_id = "list_acts", tag = "audit",
+    params(Query<ActsQuery>),
+    responses((status = 200, description = "a page of acts", body = Acts)),
+)]
+pub(crate) async fn acts(
+    State(app): State<App>,
+    input: Input<ActsQuery>,
+) -> Result<Json<Acts>, ApiError> {
+    let limit = limit(input.body.limit);
+    let mut below = match input.body.cursor.as_deref() {
+        Some(cursor) => places(cursor, app.node.shards())?,
+        None => ends(&app).await?,
+    };
+    let mut acts = read_below(&app, &below, limit as u64).await?;
+    // A shard stores its records in order, so a page takes the newest of each.
+    acts.sort_by_key(|act| std::cmp::Reverse((act.at_ms, act.seq)));
+    acts.truncate(limit);
+    for act in &acts {
+        below[act.shard as usize] = below[act.shard as usize].min(act.seq);
+    }
+    let is_more = below.iter().any(|below| *below > 1);
+    let next_cursor = is_more.then(|| {
+        let places: Vec<String> = below.iter().map(u64::to_string).collect();
+        to_cursor(&places.join(","))
+    });
+    let link = |Act { shard, text, hash, .. }| Ok(ActLink { shard, record: raw(text)?, hash });
+    let acts = acts.into_iter().map(link).collect::<Result<_, ApiError>>()?;
+    Ok(Json(Acts { acts, next_cursor }))
+}
+
+/// The place of each chain in a cursor: the page has the records below it.
+fn places(cursor: &str, shards: u32) -> Result<Vec<u64>, ApiError> {
+    let places: Option<Vec<u64>> =
+        from_cursor(cursor)?.split(',').map(|place| place.parse().ok()).collect();
+    let places = places.filter(|places| places.len() == shards as usize);
+    places.ok_or_else(|| ApiError::invalid("cursor", "is not a cursor of this list"))
+}
+
+/// The number after the last act of each shard.
+async fn ends(app: &App) -> Result<Vec<u64>, ApiError> {
+    let view = |shard| {
+        let namespace = chain_of_acts(NAMESPACE);
+        ViewChain { shard: ShardId(shard), namespace }.into_command()
+    };
+    let answers = app.node.call_all((0..app.node.shards()).map(view).collect()).await;
+    let end = |answer| Ok(typed::<ViewChain>(answer)??.seq + 1);
+    answers.into_iter().map(end).collect()
+}
+
+/// Reads up to `limit` acts of each shard, the last ones below its place.
+async fn read_below(app: &App, below: &[u64], limit: u64) -> Result<Vec<Act>, ApiError> {
+    let mut wanted: Vec<ReadAudit> = Vec::new();
+    for (shard, below) in (0..).map(ShardId).zip(below).filter(|(_, below)| **below > 1) {
+        let (from, to) = (below.saturating_sub(limit).max(1), below - 1);
+        wanted.push(ReadAudit { shard, namespace: chain_of_acts(NAMESPACE), from, to });
+    }
+    let mut acts = Vec::new();
+    while !wanted.is_empty() {
+        let calls = wanted.iter().map(|read| read.clone().into_command()).collect();
+        let answers = app.node.call_all(calls).await;
+        let mut rest = Vec::new();
+        for (read, answer) in wanted.into_iter().zip(answers) {
+            let slice = typed::<ReadAudit>(answer)??;
+            for (text, tip) in slice.records {
+                let at_ms = at_ms(&text)?;
+                let (seq, shard, hash) = (tip.seq, read.shard.0, tip.hash.to_string());
+                acts.push(Act { at_ms, seq, shard, text, hash });
+            }
+            rest.extend(slice.next.map(|from| ReadAudit { from, ..read }));
+        }
+        wanted = rest;
+    }
+    Ok(acts)
+}
+
+fn at_ms(text: &str) -> Result<u64, ApiError> {
+    #[derive(Deserialize)]
+    struct At {
+        at_ms: u64,
+    }
+    let at: Result<At, _> = serde_json::from_str(text);
+    at.map(|at| at.at_ms).map_err(|_| internal_error("an audit record has no time"))
 }

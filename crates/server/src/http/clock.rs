@@ -13,7 +13,7 @@ use super::convert;
 use super::input::Input;
 use super::operation::Unmet;
 use super::request::{ApiRequest, Param};
-use super::request_log::log_act;
+use super::request_log::{act_of, log_act};
 
 /// The text that reports a jump.
 pub(super) fn summary(held: HeldJump) -> String {
@@ -54,6 +54,7 @@ pub(crate) async fn confirm(
         let message = "nothing to confirm: no forward jump of the clock is held back";
         ApiError::new(FailedPrecondition::default(), message)
     })?;
-    log_act!("clock jump confirmed; following the clock", ahead_s = held.ahead_ms / 1_000);
+    let act = act_of(None, None);
+    log_act!(act, "clock jump confirmed; following the clock", ahead_s = held.ahead_ms / 1_000);
     Ok(Json(ConfirmedClock { ahead_ms: held.ahead_ms, now: convert::time(app.clock.now()) }))
 }

@@ -18,7 +18,7 @@ use super::app::App;
 use super::input::Input;
 use super::operation::{Missing, QueryForm, Unmet};
 use super::request::{ApiRequest, Nothing, Param, field};
-use super::request_log::log_act;
+use super::request_log::{act_of, log_act};
 use crate::node::MembershipHandle;
 
 /// How long the database may take to answer.
@@ -171,11 +171,11 @@ async fn set_drained(app: &App, node: &str, drained: bool) -> Result<Json<Node>,
     }
     let result = membership(app)?.postgres.drain(node, drained).await;
     result.map_err(|error| unanswered(&error, Outcome::Unknown))?;
-    let node_id = id(node);
+    let (act, node_id) = (act_of(None, None), id(node));
     if drained {
-        log_act!("node drained", node = %node_id);
+        log_act!(act, "node drained", node = %node_id);
     } else {
-        log_act!("node undrained", node = %node_id);
+        log_act!(act, "node undrained", node = %node_id);
     }
     let after = snapshot(app).await?;
     let row = after.cluster_rows.nodes.get(&node).ok_or(AdminError::NoNode)?;
@@ -218,9 +218,10 @@ pub(crate) async fn put(
     before.view.may_put(shard, node)?;
     let result = membership(&app)?.postgres.put(shard, node).await;
     result.map_err(|error| unanswered(&error, Outcome::Unknown))?;
+    let act = act_of(None, None);
     match node.map(id) {
-        Some(node) => log_act!("shard pinned to a node", %shard, %node),
-        None => log_act!("shard unpinned", %shard),
+        Some(node) => log_act!(act, "shard pinned to a node", %shard, %node),
+        None => log_act!(act, "shard unpinned", %shard),
     }
     let after = snapshot(&app).await?.shard(shard.0 as usize);
     Ok(Json(after.ok_or(AdminError::NoShard)?))

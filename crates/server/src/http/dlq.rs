@@ -16,7 +16,7 @@ use driftq_api::number::{Integer, Limit};
 use driftq_api::schema;
 use driftq_api::words::{DeadLetterState, DeadLetterStates, DeathReason, RedrivenStatus};
 use driftq_core::command::{
-    DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge, Redrive, RedrivenAs,
+    DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge, Recorded, Redrive, RedrivenAs,
     TopicName, ViewTopic, WouldPurge,
 };
 use driftq_core::limits::{PURGE_MAX, REDRIVE_MAX};
@@ -30,7 +30,7 @@ use super::input::Input;
 use super::operation::{Missing, Query, Unmet};
 use super::pagination::{self, BYTES_MAX, from_cursor, limit, to_cursor};
 use super::request::{ApiRequest, Param, field};
-use super::request_log::{log_act, non_empty};
+use super::request_log::{act_of, log_act};
 use super::words::ToCore;
 use super::{bulk, convert, off_runtime};
 
@@ -296,11 +296,11 @@ pub(crate) async fn redrive(
         let results = named.into_iter().map(|id| bulk::to_item(id.map(would))).collect();
         return Ok(Json(Redriven { dry_run, matched, redriven: 0, results }));
     }
-    let by: driftq_core::Text = by.unwrap_or_default().into();
-    let reason: driftq_core::Text = reason.unwrap_or_default().into();
+    let act = act_of(by.as_deref(), reason.as_deref());
     let call = |id: MessageId| {
-        let (topic, by, reason) = (topic.clone(), by.clone(), reason.clone());
-        (Redrive { topic, id, force, by, reason }, id)
+        let (topic, by, reason) = (topic.clone(), act.by.clone(), act.reason.clone());
+        let call = Redrive { topic, id, force, by, reason };
+        (Recorded { act: act.clone(), call }, id)
     };
     let mut results = Vec::with_capacity(named.len());
     let mut named = named.into_iter().map(|id| id.map(call));
@@ -309,8 +309,7 @@ pub(crate) async fn redrive(
         results.extend(bulk::call_each(&app, items, redriven).await);
     }
     let redriven = bulk::count(&results, |one| one.status == RedrivenStatus::Redriven);
-    let (topic, by, reason) = (&*topic.topic, non_empty(&by), non_empty(&reason));
-    log_act!("dead letters redriven", topic, by, reason, matched, redriven);
+    log_act!(act, "dead letters redriven", topic = &*topic.topic, matched, redriven);
     Ok(Json(Redriven { dry_run, matched, redriven, results }))
 }
 
@@ -358,13 +357,12 @@ pub(crate) async fn purge(
             return Err(ApiError::invalid("ids", "send either ids or filter"));
         }
     };
-    let by: driftq_core::Text = by.unwrap_or_default().into();
-    let reason: driftq_core::Text = reason.unwrap_or_default().into();
+    let act = act_of(by.as_deref(), reason.as_deref());
     let purge = |chunk: &[MessageId]| Purge {
         topic: topic.clone(),
         ids: chunk.to_vec(),
-        by: by.clone(),
-        reason: reason.clone(),
+        by: act.by.clone(),
+        reason: act.reason.clone(),
     };
     // Some ids may name no dead letter.
     let mut matched = 0;
@@ -381,9 +379,8 @@ pub(crate) async fn purge(
     }
     let mut purged = 0;
     for chunk in meant.chunks(PURGE_MAX) {
-        purged += app.call(purge(chunk)).await?;
+        purged += app.act(&act, purge(chunk)).await?;
     }
-    let (topic, by, reason) = (&*topic.topic, non_empty(&by), non_empty(&reason));
-    log_act!("dead letters purged", topic, by, reason, purged);
+    log_act!(act, "dead letters purged", topic = &*topic.topic, purged);
     Ok(Json(Purged { purged }))
 }

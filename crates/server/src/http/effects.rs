@@ -34,7 +34,7 @@ use super::operation::{
 use super::pagination::{from_cursor, limit, to_cursor};
 use super::produce::idempotency_key;
 use super::request::{ApiRequest, Param, field};
-use super::request_log::log_act;
+use super::request_log::{act_of, log_act};
 use super::words::ToCore;
 
 /// Maximum number of records that one call scans.
@@ -299,11 +299,10 @@ pub(crate) async fn resolve(
         by: request.by.into(),
         reason: request.reason.into(),
     };
-    let (by, reason) = (resolve.by.clone(), resolve.reason.clone());
-    let effect = app.call(resolve).await?;
+    let act = act_of(Some(&resolve.by), Some(&resolve.reason));
+    let effect = app.act(&act, resolve).await?;
     let (scope, key) = (&*effect.row.name.scope, &*effect.row.name.key);
-    let (fence, by, reason) = (effect.row.fence, &*by, &*reason);
-    log_act!("effect resolved", scope, key, fence, by, reason);
+    log_act!(act, "effect resolved", scope, key, fence = effect.row.fence);
     Ok(Json(effect_view::effect(&effect, true)))
 }
 

@@ -25,7 +25,7 @@ use super::input::Input;
 use super::operation::{Missing, Query, QueryForm, Unmet};
 use super::pagination::Pages;
 use super::request::{ApiRequest, Confirm, Nothing, Param, field};
-use super::request_log::{log_act, non_empty};
+use super::request_log::{act_of, log_act};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -100,9 +100,10 @@ pub(crate) async fn create(
     let name = group_name(&topic, &group);
     let create =
         command::CreateGroup { name: name.clone(), start: convert::start(input.body.start) };
-    let status = match app.call(create).await? {
+    let act = act_of(None, None);
+    let status = match app.act(&act, create).await? {
         Creation::Created => {
-            log_act!("group created", topic, group);
+            log_act!(act, "group created", topic, group);
             StatusCode::CREATED
         }
         Creation::Existed => StatusCode::OK,
@@ -122,7 +123,7 @@ pub(crate) async fn delete(
     input: Input<Confirm>,
 ) -> Result<Json<DeletedGroup>, ApiError> {
     let Confirm { confirm, by, reason } = input.body;
-    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
+    let act = act_of(by.as_deref(), reason.as_deref());
     let name = group_name(&topic, &group);
     if confirm.as_deref() != Some(&group) {
         let GroupContents { backlog, open } = app.call(WouldDeleteGroup(name)).await?;
@@ -132,9 +133,8 @@ pub(crate) async fn delete(
         );
         return Err(ApiError::invalid("confirm", message));
     }
-    let GroupContents { backlog, open } = app.call(DeleteGroup(name)).await?;
-    let (by, reason) = (non_empty(&by), non_empty(&reason));
-    log_act!("group deleted", topic, group, by, reason, backlog, open);
+    let GroupContents { backlog, open } = app.act(&act, DeleteGroup(name)).await?;
+    log_act!(act, "group deleted", topic, group, backlog, open);
     Ok(Json(DeletedGroup { status: DeletedStatus::Deleted, backlog, open }))
 }
 
@@ -155,17 +155,16 @@ pub(crate) async fn pause(
     input: Input<PauseRequest>,
 ) -> Result<Json<Group>, ApiError> {
     let PauseRequest { reason, by, until } = input.body;
-    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
+    let act = act_of(by.as_deref(), reason.as_deref());
     let name = group_name(&topic, &group);
     let pause = Pause {
         name: name.clone(),
-        by: by.as_str().into(),
-        reason: reason.as_str().into(),
+        by: act.by.clone(),
+        reason: act.reason.clone(),
         until: until.map(|at| Timestamp(at.0)),
     };
-    app.call(pause).await?;
-    let (by, reason) = (non_empty(&by), non_empty(&reason));
-    log_act!("group paused", topic, group, by, reason);
+    app.act(&act, pause).await?;
+    log_act!(act, "group paused", topic, group);
     view(&app, name).await
 }
 
@@ -186,11 +185,10 @@ pub(crate) async fn resume(
     input: Input<Resume>,
 ) -> Result<Json<Group>, ApiError> {
     let Resume { by, reason } = input.body;
-    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
+    let act = act_of(by.as_deref(), reason.as_deref());
     let name = group_name(&topic, &group);
-    app.call(command::Resume(name.clone())).await?;
-    let (by, reason) = (non_empty(&by), non_empty(&reason));
-    log_act!("group resumed", topic, group, by, reason);
+    app.act(&act, command::Resume(name.clone())).await?;
+    log_act!(act, "group resumed", topic, group);
     view(&app, name).await
 }
 
@@ -211,7 +209,7 @@ pub(crate) async fn seek(
     input: Input<SeekRequest>,
 ) -> Result<Json<Sought>, ApiError> {
     let SeekRequest { to, dry_run, by, reason } = input.body;
-    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
+    let act = act_of(by.as_deref(), reason.as_deref());
     let to = match to {
         WireSeekTo::End(SeekEnd::Earliest) => SeekTo::Earliest,
         WireSeekTo::End(SeekEnd::Latest) => SeekTo::Latest,
@@ -221,11 +219,10 @@ pub(crate) async fn seek(
         }
     };
     let seek = Seek { name: group_name(&topic, &group), to, dry_run };
-    let sought = app.call(seek).await?;
+    let sought = app.act(&act, seek).await?;
     if !dry_run {
-        let (by, reason) = (non_empty(&by), non_empty(&reason));
         let (redelivers, skips) = (sought.redelivers, sought.skips);
-        log_act!("group moved by seek", topic, group, by, reason, redelivers, skips);
+        log_act!(act, "group moved by seek", topic, group, redelivers, skips);
     }
     let moved = |&(partition, from, to): &(u32, u64, u64)| Moved { partition, from, to };
     Ok(Json(Sought {

@@ -12,7 +12,7 @@ use super::app::{App, topic_name};
 use super::input::Input;
 use super::operation::{Missing, QueryForm, Unmet};
 use super::request::{ApiRequest, Param, field};
-use super::request_log::{log_act, non_empty};
+use super::request_log::{act_of, log_act};
 
 impl ApiRequest for RepairRequest {
     const QUERY: &'static [Param] = &[field("dry_run"), field("by"), field("reason")];
@@ -31,7 +31,7 @@ pub(crate) async fn repair(
     input: Input<RepairRequest>,
 ) -> Result<Json<Repaired>, ApiError> {
     let RepairRequest { dry_run, by, reason } = input.body;
-    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
+    let act = act_of(by.as_deref(), reason.as_deref());
     let name = topic_name(&topic);
     let view = app.call(ViewTopic(name.clone())).await?;
     let (mut lost, mut redelivered) = (Vec::new(), Vec::new());
@@ -39,7 +39,7 @@ pub(crate) async fn repair(
         let mut from = Some(0);
         while let Some(next) = from {
             let repair = Repair { topic: name.clone(), partition, from: next, dry_run };
-            let step = app.call(repair).await?;
+            let step = app.act(&act, repair).await?;
             step.lost.into_iter().for_each(|(from, to)| add_lost(&mut lost, partition, from, to));
             redelivered.extend(step.reopened.into_iter().map(|(group, from, to)| {
                 RedeliveredMessages { group: group.to_string(), partition, from, to }
@@ -50,8 +50,7 @@ pub(crate) async fn repair(
     let messages_lost: u64 = lost.iter().map(|range| range.to - range.from).sum();
     let messages_redelivered: u64 = redelivered.iter().map(|range| range.to - range.from).sum();
     if !dry_run {
-        let (by, reason) = (non_empty(&by), non_empty(&reason));
-        log_act!("topic repaired", topic, by, reason, messages_lost, messages_redelivered);
+        log_act!(act, "topic repaired", topic, messages_lost, messages_redelivered);
     }
     let status = if dry_run { RepairedStatus::Checked } else { RepairedStatus::Repaired };
     Ok(Json(Repaired { status, dry_run, lost, redelivered, messages_lost, messages_redelivered }))

@@ -13,6 +13,7 @@ use axum::extract::ConnectInfo;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, Uri};
 use driftq_core::Text;
+use driftq_core::command::Act;
 use tracing::field::display;
 
 use super::route_patterns::RoutePatterns;
@@ -130,11 +131,22 @@ impl AccessLine {
     }
 }
 
-/// Logs an administrative act: its name, its fields, and the request id.
+/// The administrative act that the current request performs, for its audit records.
+pub(super) fn act_of(by: Option<&str>, reason: Option<&str>) -> Act {
+    let text = |given: Option<&str>| given.unwrap_or_default().into();
+    let (id, request_id) = (new_id().into(), current_id().into());
+    Act { id, by: text(by), reason: text(reason), request_id }
+}
+
+/// Logs an administrative act: who performs it and why, its fields, its name.
 macro_rules! log_act {
-    ($act:literal, $($field:tt)+) => {{
-        let request_id = $crate::http::request_log::current_id();
-        tracing::info!($($field)+, %request_id, $act);
+    ($act:expr, $name:literal, $($field:tt)+) => {{
+        let act: &driftq_core::command::Act = &$act;
+        let (by, reason) = (
+            $crate::http::request_log::non_empty(&act.by),
+            $crate::http::request_log::non_empty(&act.reason),
+        );
+        tracing::info!($($field)+, by, reason, request_id = %act.request_id, $name);
     }};
 }
 pub(super) use log_act;

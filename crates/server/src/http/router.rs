@@ -89,6 +89,7 @@ served! {
     effects::look,
     audit::chains,
     audit::records,
+    audit::acts,
     clock::confirm,
     cluster::nodes,
     cluster::drain,

@@ -13,8 +13,8 @@ use driftq_api::topic::{
 use driftq_api::words::{DeletedStatus, TopicStatus};
 use driftq_core::Rejection;
 use driftq_core::command::{
-    self, CreateTopic, Creation, DeleteTopic, ListTopics, PatchTopic, TopicContents, ViewTopic,
-    WouldDeleteTopic,
+    self, CreateTopic, Creation, DeleteTopic, ListTopics, PatchTopic, Recorded, TopicContents,
+    ViewTopic, WouldDeleteTopic,
 };
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -25,7 +25,7 @@ use super::input::Input;
 use super::operation::{Exists, Missing, Query, QueryForm, Unmet};
 use super::pagination::Pages;
 use super::request::{ApiRequest, Confirm, Nothing, Param, field};
-use super::request_log::{log_act, non_empty};
+use super::request_log::{act_of, log_act};
 use super::{convert, settings};
 
 impl ApiRequest for Create {
@@ -52,14 +52,15 @@ pub(crate) async fn create(
     let settings = settings.map(settings::change).unwrap_or_default().set;
     let topic = topic_name(&name);
     let create = CreateTopic { name: topic.clone(), partitions, settings };
-    let answered = app.try_call(create).await?;
+    let act = act_of(None, None);
+    let answered = app.try_call(Recorded { act: act.clone(), call: create }).await?;
     if let Err(rejection @ Rejection::TopicExists { .. }) = answered {
         let current = Box::new(Existing::Topic(view(&app, topic).await?));
         return Err(ApiError::new(AlreadyExists { current }, rejection.to_string()));
     }
     let (code, status) = match answered? {
         Creation::Created => {
-            log_act!("topic created", topic = name, partitions);
+            log_act!(act, "topic created", topic = name, partitions);
             (StatusCode::CREATED, TopicStatus::Created)
         }
         Creation::Existed => (StatusCode::OK, TopicStatus::Exists),
@@ -139,13 +140,12 @@ pub(crate) async fn patch(
     input: Input<Patch>,
 ) -> Result<Json<Topic>, ApiError> {
     let Patch { settings, by, reason } = input.body;
-    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
+    let act = act_of(by.as_deref(), reason.as_deref());
     let settings = settings::change(settings);
-    let view = app.call(PatchTopic { name: topic_name(&topic), settings }).await?;
+    let view = app.act(&act, PatchTopic { name: topic_name(&topic), settings }).await?;
     let changed = convert::topic(&view, true);
-    let (by, reason) = (non_empty(&by), non_empty(&reason));
     let changed_settings = &changed.changed_settings;
-    log_act!("topic settings changed", topic, by, reason, ?changed_settings);
+    log_act!(act, "topic settings changed", topic, ?changed_settings);
     Ok(Json(changed))
 }
 
@@ -161,7 +161,7 @@ pub(crate) async fn delete(
     input: Input<Confirm>,
 ) -> Result<Json<DeletedTopic>, ApiError> {
     let Confirm { confirm, by, reason } = input.body;
-    let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
+    let act = act_of(by.as_deref(), reason.as_deref());
     let name = topic_name(&topic);
     if confirm.as_deref() != Some(&topic) {
         let TopicContents { messages, open, groups, dead_letters } =
@@ -172,8 +172,7 @@ pub(crate) async fn delete(
         );
         return Err(ApiError::invalid("confirm", message));
     }
-    let command::DeletedTopic { messages, dead_letters } = app.call(DeleteTopic(name)).await?;
-    let (by, reason) = (non_empty(&by), non_empty(&reason));
-    log_act!("topic deleted", topic, by, reason, messages, dead_letters);
+    let command::DeletedTopic { messages, dead_letters } = app.act(&act, DeleteTopic(name)).await?;
+    log_act!(act, "topic deleted", topic, messages, dead_letters);
     Ok(Json(DeletedTopic { status: DeletedStatus::Deleted, messages, dead_letters }))
 }

@@ -90,6 +90,7 @@ impl Peers {
         };
         let mut at = checks.iter();
         commands.retain(|_| at.next().is_some_and(Result::is_ok));
+        let commands = commands.into_iter().map(|command| command.readable_by(all)).collect();
         let mut sent = send(commands).into_iter();
         let call = |check: Result<(), Rejection>| match check {
             Ok(()) => sent.next(),
@@ -134,9 +135,11 @@ impl Peers {
     }
 
     pub(super) fn call(&self, shard: ShardId, command: Command) -> Result<Call, CallError> {
-        if let Err(rejection) = command.check_format(self.format())? {
+        let all = self.format();
+        if let Err(rejection) = command.check_format(all)? {
             return Ok(Call::rejected(rejection));
         }
+        let command = command.readable_by(all);
         match self.way(shard)? {
             ShardLocation::Local(mailbox) => mailbox.call(command),
             ShardLocation::Remote(client, there) => {

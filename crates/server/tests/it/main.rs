@@ -4,6 +4,7 @@
 //! (common requests). The rest is one file per resource. `seed` is the v1 contract and `v1_gaps`
 //! are its gaps. An ignored test shows where the server departs from the API and states why.
 
+mod acts;
 mod backlog;
 mod bad_http;
 mod bad_input;

@@ -105,7 +105,7 @@ impl Shard {
                 }
             }
             Change::Audit(link) => {
-                self.chains.insert(link.namespace.clone(), link.tip);
+                self.chains.insert(link.chain.clone(), link.tip);
             }
             Change::Record(record) => self.plan_expiry(record.bucket),
             Change::Effect(effect) if effect.expires < Timestamp::MAX => {

@@ -1,9 +1,12 @@
-//! Appends accepted decisions of the ledger to the chain of their namespace, in the same commit.
+//! Appends accepted decisions of the ledger and administrative acts to the chains of their namespace,
+//! in the same commit.
 
-use crate::audit::{Accepted, AuditRecord, Link, Tip, outcome_hash};
+use crate::act::{ActRecord, RecordedCommand};
+use crate::audit::{Accepted, AuditRecord, ChainRecord, Link, Tip, chain_of_acts, outcome_hash};
 use crate::change::{Change, Decision, Lookup, Reads};
 use crate::command::{AuditSlice, ReadAudit, Reply};
 use crate::effect::EffectRow;
+use crate::format::Format;
 use crate::id::Text;
 use crate::pack::{AuditRun, chain_hash, open_audit};
 use crate::refusal::Decided;
@@ -30,23 +33,39 @@ impl Context<'_> {
         self.append(row, Accepted::Resolve { state, outcome, reason }, changes);
     }
 
+    /// Records a command of an administrative act, if it changed something.
+    pub(crate) fn audit_act(&self, recorded: &RecordedCommand, decision: &mut Decision) {
+        // Nodes of older releases cannot read these records.
+        if decision.changes.is_empty() || self.volatile.format < Format::V2 {
+            return;
+        }
+        let RecordedCommand { act, command } = recorded;
+        let record = ActRecord::of(self.now, act, command, &decision.reply);
+        if let Some((namespace, record)) = record {
+            let chain = chain_of_acts(&namespace);
+            self.link(chain, ChainRecord::Act(record), &mut decision.changes);
+        }
+    }
+
     fn append(&self, row: &EffectRow, accepted: Accepted, changes: &mut Vec<Change>) {
-        let namespace = &row.name.namespace;
+        let record = AuditRecord::of(self.now, row, accepted, self.volatile.format);
+        self.link(row.name.namespace.clone(), ChainRecord::Decision(record), changes);
+    }
+
+    fn link(&self, chain: Text, record: ChainRecord, changes: &mut Vec<Change>) {
         // One command may append several records.
         let earlier = changes.iter().rev().find_map(|change| {
             let Change::Audit(link) = change else { return None };
-            (link.namespace == *namespace).then_some(link.tip)
+            (link.chain == chain).then_some(link.tip)
         });
-        let before = earlier.unwrap_or_else(|| self.tip(namespace));
-        let record = AuditRecord::of(self.now, row, accepted, self.volatile.format);
+        let before = earlier.unwrap_or_else(|| self.tip(&chain));
         let (tip, _) = before.next(&record);
-        let link = Link { namespace: namespace.clone(), before, record, tip };
-        changes.push(Change::Audit(Box::new(link)));
+        changes.push(Change::Audit(Box::new(Link { chain, before, record, tip })));
     }
 
-    fn tip(&self, namespace: &Text) -> Tip {
-        let known = self.chains.get(namespace).copied();
-        known.unwrap_or_else(|| Tip::root(namespace, self.config.shard))
+    fn tip(&self, chain: &Text) -> Tip {
+        let known = self.chains.get(chain).copied();
+        known.unwrap_or_else(|| Tip::root(chain, self.config.shard))
     }
 
     /// Returns the tip of a chain. Replies are sent after the commit, so the chain is durable up to

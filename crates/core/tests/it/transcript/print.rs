@@ -217,6 +217,17 @@ fn audit(slice: &AuditSlice) -> String {
     let record = |(text, tip): &(String, Tip)| {
         let record: serde_json::Value = serde_json::from_str(text).expect("JSON");
         let word = |name: &str| record[name].as_str().map(|word| format!(" {word}"));
+        if let Some(act) = word("act") {
+            let words = ["topic", "group", "act_id", "by", "reason", "request_id"];
+            let words: String = words.iter().filter_map(|name| word(name)).collect();
+            let facts = ["counts", "details"].map(|name| &record[name]);
+            let facts: String = facts
+                .iter()
+                .filter(|facts| !facts.is_null())
+                .map(|facts| format!(" {facts}"))
+                .collect();
+            return format!("#{}{act}{words}{facts} {}", record["seq"], short(&tip.hash));
+        }
         let [seq, fence] = ["seq", "fence"].map(|name| &record[name]);
         let [decision, scope, key, state] =
             ["decision", "scope", "key", "state"].map(|name| word(name).unwrap_or_default());

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use driftq_core::command::{
-    Arrived, Claim, CreateTopic, DeadFilter, DeadState, ExpectedDelivery, Explain, Extend,
+    Act, Arrived, Claim, CreateTopic, DeadFilter, DeadState, ExpectedDelivery, Explain, Extend,
     GroupName, Join, LeaseId, ListDead, Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter,
-    PeekState, Peer, PeerKind, Produce, Purge, Redrive, Repair, Routed, Seek, SeekTo, Seen, Start,
-    TopicName, Worker,
+    PeekState, Peer, PeerKind, Produce, Purge, RecordedCommand, Redrive, Repair, Routed, Seek,
+    SeekTo, Seen, Start, TopicName, Worker,
 };
 use driftq_core::{
     AutoCreateGroups, Command, ConsumerId, DeathReason, Envelope, Extension, RetryPolicy,
@@ -68,6 +68,16 @@ pub(super) fn flag(words: &[String], name: &str) -> bool {
 }
 
 pub(super) fn parse(world: &mut World, line: &str) -> Command {
+    if let Some(line) = line.strip_prefix("act ") {
+        let act = Act {
+            id: "act-1".into(),
+            by: "ops".into(),
+            reason: "test".into(),
+            request_id: "r-1".into(),
+        };
+        let command = parse(world, line);
+        return Command::Recorded(Box::new(RecordedCommand { act, command }));
+    }
     let words = words(line);
     let word = |at: usize| {
         words.get(at).map(String::as_str).unwrap_or_else(|| panic!("`{line}` is incomplete"))
