@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli_error::{CliError, refused};
 use crate::client::{Client, Remote, segment};
+use crate::confirm::confirm;
 use crate::output::{self, Format};
 
 /// List, count, redrive and purge dead letters
@@ -15,7 +16,7 @@ Examples:
   driftq dlq summary orders
   driftq dlq redrive orders m_aaaacaaa --by ops --comment 'fixed in 41f3'
   driftq dlq redrive orders --error timeout --dry-run
-  driftq dlq purge orders --until 2026-11-01T00:00:00Z --by ops --comment old")]
+  driftq dlq purge orders --until 2026-11-01T00:00:00Z --yes --by ops --comment old")]
 pub(crate) struct Dlq {
     #[command(subcommand)]
     verb: Verb,
@@ -110,6 +111,7 @@ Examples:
   driftq dlq redrive orders m_aaaacaaa --by ops --comment 'fixed in 41f3'
   driftq dlq redrive orders --error timeout --dry-run
   driftq dlq redrive orders --group biller --error timeout
+  driftq dlq redrive orders                      show how many there are, and ask
   driftq dlq redrive orders m_aaaacaaa --force   even if the records of its effects have expired")]
     Redrive {
         /// Topic whose dead letters to redrive
@@ -125,8 +127,13 @@ Examples:
         /// Also redrive messages whose effect records may have expired; their effects may run again
         #[arg(long)]
         force: bool,
-        /// Name of the operator, kept with the dead letter and written to the server log
+        /// Redrive all without asking; without ids and filter, required if there is no terminal to
+        /// ask on
         #[arg(long)]
+        yes: bool,
+        /// Name of the operator, kept with the dead letter and written to the server log; defaults
+        /// to the name of the system user
+        #[arg(long, env = "USER", hide_env_values = true)]
         by: Option<String>,
         /// Reason, kept with the dead letter and written to the server log
         #[arg(long)]
@@ -135,18 +142,18 @@ Examples:
     /// Delete dead letters permanently
     #[command(after_help = "\
 Examples:
-  driftq dlq purge orders --until 2026-11-01T00:00:00Z                  show how many would be deleted
+  driftq dlq purge orders --until 2026-11-01T00:00:00Z                  show how many would be deleted, and ask
   driftq dlq purge orders --until 2026-11-01T00:00:00Z --yes --by ops --comment old")]
     Purge {
         /// Topic whose dead letters to delete
         topic: String,
         #[command(flatten)]
         filter: Filter,
-        /// Delete the dead letters; without this option, only show how many would be deleted
+        /// Delete without asking; required if there is no terminal to ask on
         #[arg(long)]
         yes: bool,
-        /// Name of the operator, for the server log
-        #[arg(long)]
+        /// Name of the operator, for the server log; defaults to the name of the system user
+        #[arg(long, env = "USER", hide_env_values = true)]
         by: Option<String>,
         /// Reason, for the server log
         #[arg(long)]
@@ -191,7 +198,7 @@ impl Dlq {
                     output::line(format_args!("dead letters: {}", answer["total"]));
                 }
             }
-            Verb::Redrive { topic, ids, filter, dry_run, force, by, comment } => {
+            Verb::Redrive { topic, ids, filter, dry_run, force, yes, by, comment } => {
                 let path = format!("dlq/{}/redrive", segment(&topic));
                 let mut request_body = json!({ "dry_run": dry_run, "force": force, "by": by,
                     "reason": comment });
@@ -199,6 +206,9 @@ impl Dlq {
                     request_body["filter"] = filter.json();
                 } else {
                     request_body["ids"] = ids.into();
+                }
+                if request_body["filter"] == json!({}) && !dry_run && !yes {
+                    confirm_redrive_of_all(&client, &topic, &path, &request_body).await?;
                 }
                 redrive(&client, format, &path, &request_body).await?;
             }
@@ -216,9 +226,7 @@ impl Dlq {
                     Some(_) | None => return Err(error),
                 };
                 if !yes {
-                    let message =
-                        format!("{matched} dead letters would be deleted; repeat with --yes");
-                    return Err(CliError::Usage(message).into());
+                    confirm(&format!("{matched} dead letters would be deleted"))?;
                 }
                 request_body["confirm"] = matched;
                 let answer = client.post(&path, request_body).await?;
@@ -231,6 +239,26 @@ impl Dlq {
 
 /// Maximum number of dead letters that one call redrives by filter.
 const CALL_MAX: usize = 1_000;
+
+/// Asks before all dead letters of a topic are redriven, unless there are none.
+async fn confirm_redrive_of_all(
+    client: &Client,
+    topic: &str,
+    path: &str,
+    request_body: &Value,
+) -> anyhow::Result<()> {
+    let mut request_body = request_body.clone();
+    request_body["dry_run"] = true.into();
+    let answer = client.post(path, request_body).await?;
+    let matched = answer["matched"].as_u64().unwrap_or_default();
+    if matched == 0 {
+        return Ok(());
+    }
+    let at_least = if matched == CALL_MAX as u64 { "at least " } else { "" };
+    confirm(&format!(
+        "redriving all dead letters of \"{topic}\" would deliver {at_least}{matched} messages again"
+    ))
+}
 
 /// Redrives by id in one call. By filter, repeats the call until it redrives nothing. Rejected
 /// messages stay dead letters.

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::answer::Answer;
 use crate::cli_error::CliError;
 use crate::client::{Client, Remote};
+use crate::confirm::confirm;
 use crate::output::{self, Column};
 
 /// List, show and resolve effects
@@ -20,13 +21,13 @@ Examples:
   driftq effect list                             effects that must be resolved by an operator
   driftq effect list --state in_doubt --scope effect/orders/biller
   driftq effect show op/charge order-77 --wait 30s
-  driftq effect resolve op/charge order-77 --fence 1 --as retry --by ops --reason 'no charge there'")]
+  driftq effect resolve op/charge order-77 --fence 1 --as retry --by ops --reason 'no charge there' --yes")]
 pub(crate) struct Effect {
     #[command(subcommand)]
     verb: Verb,
 }
 
-#[derive(Args)]
+#[derive(Clone, Args)]
 struct Name {
     /// Scope of the effect: op/NAME or effect/TOPIC/GROUP; `show` also accepts produce/TOPIC
     scope: String,
@@ -112,6 +113,9 @@ Examples:
         /// Evidence for the outcome
         #[arg(long)]
         reason: String,
+        /// Resolve without asking; required if there is no terminal to ask on
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -193,10 +197,14 @@ impl Effect {
                 };
                 output::one(format, &answer, FIELDS);
             }
-            Verb::Resolve { name, fence, resolve_as, result, error, by, reason } => {
+            Verb::Resolve { name, fence, resolve_as, result, error, by, reason, yes } => {
                 let not_json =
                     |error| CliError::Usage(format!("--result must be valid JSON: {error}"));
                 let result = result.map(RawValue::from_string).transpose().map_err(not_json)?;
+                if !yes {
+                    let effect = client.get("effects", &name.clone().query()).await?;
+                    confirm(&resolve_consequence(&effect, &resolve_as))?;
+                }
                 let Name { scope, key, tenant_id } = name;
                 let request_body = Resolution {
                     scope,
@@ -216,6 +224,26 @@ impl Effect {
         }
         Ok(())
     }
+}
+
+/// Describes an effect, and what its resolution means.
+fn resolve_consequence(effect: &Value, resolve_as: &str) -> String {
+    let show = |path: &str| output::text(effect.pointer(path).unwrap_or(&Value::Null));
+    let (scope, key, tenant) = (show("/scope"), show("/key"), show("/tenant_id"));
+    let (state, fence) = (show("/state"), show("/fence"));
+    let (since, owner) = match effect["doubt"].is_null() {
+        true => (show("/updated_at"), show("/owner")),
+        false => (show("/doubt/since"), show("/doubt/owner")),
+    };
+    let consequence = match resolve_as {
+        "succeeded" => "record it as happened: it would never be executed again",
+        "failed" => "record it as failed for good: it would never be executed again",
+        _ => "let the next worker execute it again",
+    };
+    format!(
+        "effect {scope} {key} of tenant {tenant} is {state} since {since}, at fence {fence} of {owner}; \
+         resolving it as {resolve_as} would {consequence}"
+    )
 }
 
 /// Maximum wait of one call.

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::cli_error::CliError;
 use crate::client::{Remote, segment};
+use crate::confirm::{Operator, confirm, confirm_deletion};
 use crate::output;
-use crate::topic::ask_for_yes;
 
 /// Create, list, show, pause, resume, seek and delete groups
 #[derive(Args)]
@@ -19,7 +19,7 @@ Examples:
   driftq group show orders biller
   driftq group pause orders biller --reason 'bad deploy 41f2' --by ops
   driftq group seek orders biller earliest --dry-run
-  driftq group seek orders biller 0:900
+  driftq group seek orders biller 0:900 --yes --reason 'handled by hand'
   driftq group resume orders biller")]
 pub(crate) struct Group {
     #[command(subcommand)]
@@ -79,8 +79,8 @@ Examples:
         /// Reason for the pause
         #[arg(long)]
         reason: Option<String>,
-        /// Name of the operator
-        #[arg(long)]
+        /// Name of the operator; defaults to the name of the system user
+        #[arg(long, env = "USER", hide_env_values = true)]
         by: Option<String>,
         /// End of the pause, such as 2026-11-14T12:00:00Z [default: until `resume`]
         #[arg(long, value_name = "TIME")]
@@ -90,13 +90,18 @@ Examples:
     #[command(after_help = "\
 Examples:
   driftq group resume orders biller")]
-    Resume(Name),
+    Resume {
+        #[command(flatten)]
+        name: Name,
+        #[command(flatten)]
+        operator: Operator,
+    },
     /// Move a group to another position; it must be paused or have no consumer
     #[command(after_help = "\
 Examples:
   driftq group seek orders biller earliest --dry-run
-  driftq group seek orders biller 2026-11-14T12:00:00Z
-  driftq group seek orders biller 0:900          partition 0 to offset 900")]
+  driftq group seek orders biller 2026-11-14T12:00:00Z --reason 'lost by the old biller'
+  driftq group seek orders biller 0:900 --yes    partition 0 to offset 900, without asking")]
     Seek {
         #[command(flatten)]
         name: Name,
@@ -106,18 +111,26 @@ Examples:
         /// would lose their state (leases, attempts)
         #[arg(long)]
         dry_run: bool,
+        /// Move the group without asking; required if messages would be redelivered, skipped or
+        /// lose their state and there is no terminal to ask on
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        operator: Operator,
     },
     /// Delete a group
     #[command(after_help = "\
 Examples:
-  driftq group delete orders biller              show what would be deleted
-  driftq group delete orders biller --yes")]
+  driftq group delete orders biller              show what would be deleted, and ask
+  driftq group delete orders biller --yes --by ops --reason 'replaced by biller2'")]
     Delete {
         #[command(flatten)]
         name: Name,
-        /// Delete the group; without this option, only show what would be deleted
+        /// Delete without asking; required if there is no terminal to ask on
         #[arg(long)]
         yes: bool,
+        #[command(flatten)]
+        operator: Operator,
     },
 }
 
@@ -185,12 +198,23 @@ impl Group {
                 let request_body = json!({ "reason": reason, "by": by, "until": until });
                 show(format, &client.post(&format!("{}/pause", name.path()), request_body).await?);
             }
-            Verb::Resume(name) => {
-                show(format, &client.post(&format!("{}/resume", name.path()), json!({})).await?);
+            Verb::Resume { name, operator } => {
+                let mut request_body = json!({});
+                operator.add_to_body(&mut request_body);
+                show(format, &client.post(&format!("{}/resume", name.path()), request_body).await?);
             }
-            Verb::Seek { name, to, dry_run } => {
-                let request_body = json!({ "to": seek_to(&to)?, "dry_run": dry_run });
-                let answer = client.post(&format!("{}/seek", name.path()), request_body).await?;
+            Verb::Seek { name, to, dry_run, yes, operator } => {
+                let path = format!("{}/seek", name.path());
+                let mut request_body = json!({ "to": seek_to(&to)?, "dry_run": true });
+                if !dry_run && !yes {
+                    let would = client.post(&path, request_body.clone()).await?;
+                    if changes_deliveries(&would) {
+                        confirm(&seek_consequence(&name, &to, &would))?;
+                    }
+                }
+                request_body["dry_run"] = dry_run.into();
+                operator.add_to_body(&mut request_body);
+                let answer = client.post(&path, request_body).await?;
                 let would = if dry_run { "dry run" } else { "moved" };
                 let message = format!(
                     "{would}: {} messages to redeliver, {} skipped, {} open dropped",
@@ -198,9 +222,13 @@ impl Group {
                 );
                 output::print_result(format, &answer, &message);
             }
-            Verb::Delete { name, yes } => {
-                let confirm = if yes { vec![("confirm", name.group.clone())] } else { Vec::new() };
-                let answer = client.delete(&name.path(), &confirm).await.map_err(ask_for_yes)?;
+            Verb::Delete { name, yes, operator } => {
+                if !yes {
+                    confirm_deletion(&client, &name.path()).await?;
+                }
+                let mut query = vec![("confirm", name.group.clone())];
+                operator.add_to_query(&mut query);
+                let answer = client.delete(&name.path(), &query).await?;
                 output::print_result(format, &answer, &format!("deleted {}", name.group));
             }
         }
@@ -219,6 +247,20 @@ fn check_is_to_come(until: &str) -> Result<(), CliError> {
         }
         Ok(_) | Err(_) => Ok(()),
     }
+}
+
+/// Whether a seek skips or redelivers messages, or discards the state of open ones.
+fn changes_deliveries(would: &Value) -> bool {
+    ["skips", "redelivers", "dropped_open"].iter().any(|count| would[*count] != 0)
+}
+
+fn seek_consequence(name: &Name, to: &str, would: &Value) -> String {
+    let Name { topic, group } = name;
+    let (skips, redelivers, open) = (&would["skips"], &would["redelivers"], &would["dropped_open"]);
+    format!(
+        "seeking group \"{group}\" of \"{topic}\" to {to} would skip {skips} messages, redeliver \
+         {redelivers}, and discard the leases and attempts of {open} open messages"
+    )
 }
 
 fn seek_to(to: &str) -> Result<Value, CliError> {

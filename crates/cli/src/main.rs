@@ -6,6 +6,7 @@ mod cli_error;
 mod client;
 mod clock;
 mod config;
+mod confirm;
 mod copy;
 mod dev;
 mod dlq;

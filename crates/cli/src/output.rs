@@ -48,6 +48,13 @@ pub(crate) fn talk(text: impl Display) {
     let _unheard = writeln!(io::stderr(), "{}", escaped_lines(&text.to_string()));
 }
 
+/// Prints a question to standard error. The reply is typed on the same line.
+pub(crate) fn prompt(question: &str) {
+    let mut err = io::stderr();
+    // If standard error is closed, nobody reads the question.
+    let _unheard = write!(err, "{question}").and_then(|()| err.flush());
+}
+
 /// Shows progress, on a terminal only. It is cleared at the end.
 pub(crate) fn spinner(what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");

@@ -7,6 +7,7 @@ use driftq_server::offline::{self, Inspected, ShardId};
 use serde_json::{Value, json};
 
 use crate::client::{Remote, segment};
+use crate::confirm::Operator;
 use crate::escape::escaped;
 use crate::node;
 use crate::output::{self, Format};
@@ -68,6 +69,8 @@ Examples:
         /// settled; without this option, only report
         #[arg(long)]
         yes: bool,
+        #[command(flatten)]
+        operator: Operator,
     },
     /// Print stored rows of a data directory; a server may keep running
     #[command(after_help = "\
@@ -121,7 +124,7 @@ impl Shard {
                 output::one(format, &answer, COLUMNS);
                 Ok(())
             }
-            Verb::Repair { topic, yes } => repair(remote, &topic, yes).await,
+            Verb::Repair { topic, yes, operator } => repair(remote, &topic, yes, operator).await,
             Verb::Check { database_url, shard } => check(format, &database_url, shard).await,
             Verb::Dump { data, table, limit, shard } => {
                 dump(format, &data, table.as_deref(), limit, ShardId(shard))
@@ -130,9 +133,11 @@ impl Shard {
     }
 }
 
-async fn repair(remote: &Remote, topic: &str, yes: bool) -> anyhow::Result<()> {
+async fn repair(remote: &Remote, topic: &str, yes: bool, operator: Operator) -> anyhow::Result<()> {
     let path = format!("topics/{}/repair", segment(topic));
-    let answer = remote.client()?.post(&path, json!({ "dry_run": !yes })).await?;
+    let mut request_body = json!({ "dry_run": !yes });
+    operator.add_to_body(&mut request_body);
+    let answer = remote.client()?.post(&path, request_body).await?;
     let (lost, again) = (&answer["messages_lost"], &answer["messages_redelivered"]);
     let is_clean = lost == 0 && again == 0;
     let summary = match yes {

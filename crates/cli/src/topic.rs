@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli_error::CliError;
 use crate::client::{Remote, segment};
+use crate::confirm::{Operator, confirm_deletion};
 use crate::output;
 
 /// Create, list, show, change and delete topics
@@ -64,18 +65,22 @@ Examples:
         /// Settings to change
         #[arg(required = true, value_name = "NAME=VALUE")]
         settings: Vec<String>,
+        #[command(flatten)]
+        operator: Operator,
     },
     /// Delete a topic with its messages, groups and dead letters
     #[command(after_help = "\
 Examples:
-  driftq topic delete orders                     show what would be deleted
-  driftq topic delete orders --yes")]
+  driftq topic delete orders                     show what would be deleted, and ask
+  driftq topic delete orders --yes --by ops --reason 'replaced by orders2'")]
     Delete {
         /// Topic name
         topic: String,
-        /// Delete the topic; without this option, only show what would be deleted
+        /// Delete without asking; required if there is no terminal to ask on
         #[arg(long)]
         yes: bool,
+        #[command(flatten)]
+        operator: Operator,
     },
 }
 
@@ -132,33 +137,24 @@ impl Topic {
                     &format!("{status}: {topic}, partitions: {}", answer["partitions"]),
                 );
             }
-            Verb::Set { topic, settings: given } => {
-                let request_body = json!({ "settings": settings(&given)? });
+            Verb::Set { topic, settings: given, operator } => {
+                let mut request_body = json!({ "settings": settings(&given)? });
+                operator.add_to_body(&mut request_body);
                 let path = format!("topics/{}", segment(&topic));
                 output::one(format, &client.patch(&path, request_body).await?, FIELDS);
             }
-            Verb::Delete { topic, yes } => {
-                let confirm = if yes { vec![("confirm", topic.clone())] } else { Vec::new() };
+            Verb::Delete { topic, yes, operator } => {
                 let path = format!("topics/{}", segment(&topic));
-                let answer = client.delete(&path, &confirm).await.map_err(ask_for_yes)?;
+                if !yes {
+                    confirm_deletion(&client, &path).await?;
+                }
+                let mut query = vec![("confirm", topic.clone())];
+                operator.add_to_query(&mut query);
+                let answer = client.delete(&path, &query).await?;
                 let message = format!("deleted {topic} with {} messages", answer["messages"]);
                 output::print_result(format, &answer, &message);
             }
         }
         Ok(())
-    }
-}
-
-/// Replaces the server's request for a `confirm` parameter by a request for `--yes`.
-pub(crate) fn ask_for_yes(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast::<CliError>() {
-        Ok(CliError::Refused { status: 400, body }) if body["field"] == "confirm" => {
-            let message =
-                body["message"].as_str().unwrap_or_default().trim_start_matches("confirm: ");
-            let message = message.split("; repeat").next().unwrap_or_default();
-            CliError::Usage(format!("{message}; repeat with --yes")).into()
-        }
-        Ok(failure) => failure.into(),
-        Err(error) => error,
     }
 }

@@ -106,16 +106,16 @@ fn effects_are_listed_shown_and_resolved() {
         $ driftq effect resolve op/charge order-77 --tenant acme --fence 1 --as succeeded --result '{charge}' --by ops --reason 'found ch_1'
         ! error: --result must be valid JSON: key must be a string at line 1 column 2
         [2]
-        $ driftq effect resolve op/charge order-77 --tenant acme --fence 2 --as failed --by ops --reason 'found ch_1'
+        $ driftq effect resolve op/charge order-77 --tenant acme --fence 2 --as failed --by ops --reason 'found ch_1' --yes
         ! error: fence 2 is not current: the effect is IN_DOUBT at fence 1. Discard the result; do not retry. (STALE_FENCE, 409)
         [4]
-        $ driftq effect resolve op/mail m --fence 1 --as failed --by ops --reason bored
+        $ driftq effect resolve op/mail m --fence 1 --as failed --by ops --reason bored --yes
         ! error: the effect is IN_PROGRESS; only an effect in doubt can be resolved (FAILED_PRECONDITION, 409)
         [4]
-        $ driftq effect resolve op/charge order-77 --tenant acme --fence 1 --as retry --result 1 --by ops --reason r
+        $ driftq effect resolve op/charge order-77 --tenant acme --fence 1 --as retry --result 1 --by ops --reason r --yes
         ! error: result: is allowed only with SUCCEEDED or FAILED_FINAL (INVALID_ARGUMENT, 400)
         [2]
-        $ driftq effect resolve op/charge order-77 --tenant acme --fence 1 --as succeeded --result '{"z": 1, "charge":"ch_1", "amount": 10.50}' --by ops --reason 'found ch_1'
+        $ driftq effect resolve op/charge order-77 --tenant acme --fence 1 --as succeeded --result '{"z": 1, "charge":"ch_1", "amount": 10.50}' --by ops --reason 'found ch_1' --yes
         resolved: SUCCEEDED
         $ driftq effect show op/charge order-77 --tenant acme --wait 30s
         scope  op/charge
@@ -139,7 +139,7 @@ fn effects_are_listed_shown_and_resolved() {
         "result":{"z": 1, "charge":"ch_1", "amount": 10.50}
         $ driftq effect show op/charge order-77 --tenant-id acme -o ndjson | grep -o '"amount": 10.50'
         "amount": 10.50
-        $ driftq effect resolve effect/orders/biller order-78 --fence 1 --as retry --error 'never arrived' --by ops --reason 'no charge there' -o ndjson | grep -o '"state":"[^"]*"'
+        $ driftq effect resolve effect/orders/biller order-78 --fence 1 --as retry --error 'never arrived' --by ops --reason 'no charge there' --yes -o ndjson | grep -o '"state":"[^"]*"'
         "state":"FAILED_RETRYABLE"
         $ driftq effect list
         scope  key  tenant  fence  owner  began  held until  in doubt since  because  message

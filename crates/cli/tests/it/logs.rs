@@ -68,17 +68,18 @@ fn an_administrative_act_has_a_line_with_its_request_id() {
     let mut stage = Stage::alone();
     let server = stage.start_with_log(&["serve", "--engine", "memory"]);
     stage.check(&expect![[r#"
-        $ api() { curl -sH "X-Request-Id: $1" -X "$2" "$DRIFTQ_URL/v1/$3" >> replies; }; api r1 POST 'topics?name=orders'; api r2 POST 'topics?name=orders'; api r3 PUT topics/orders/groups/biller; api r4 POST 'topics/orders/groups/biller/pause?by=ann&reason=a%20new%20release'; api r5 POST 'topics/orders/groups/biller/resume'; api r6 POST 'topics/orders/groups/biller/seek?to=earliest&dry_run=true'; api r7 POST 'topics/orders/groups/biller/seek?to=earliest'; api r8 DELETE 'topics/orders/groups/biller'; api r9 DELETE 'topics/orders/groups/biller?confirm=biller'; api r10 DELETE 'topics/orders?confirm=orders'
+        $ api() { curl -sH "X-Request-Id: $1" -X "$2" "$DRIFTQ_URL/v1/$3" >> replies; }; api r1 POST 'topics?name=orders'; api r2 POST 'topics?name=orders'; api r3 PUT topics/orders/groups/biller; api r4 POST 'topics/orders/groups/biller/pause?by=ann&reason=a%20new%20release'; api r5 POST 'topics/orders/groups/biller/resume?by=ann&reason=fixed'; api r6 POST 'topics/orders/groups/biller/seek?to=earliest&dry_run=true'; api r7 POST 'topics/orders/groups/biller/seek?to=earliest&by=ann&reason=again'; api r8 DELETE 'topics/orders/groups/biller'; api r9 DELETE 'topics/orders/groups/biller?confirm=biller&by=ann&reason=unused'; api r10 POST 'topics/orders/repair?by=ann&reason=damage'; api r11 DELETE 'topics/orders?confirm=orders&by=ann&reason=end'
         $ grep -o '"error":"[A-Z_]*"' replies
         "error":"INVALID_ARGUMENT"
         $ grep -oE '(topic|group) [a-z].*request_id=.*' log
         topic created topic="orders" partitions=1 request_id=r1
         group created topic="orders" group="biller" request_id=r3
         group paused topic="orders" group="biller" by="ann" reason="a new release" request_id=r4
-        group resumed topic="orders" group="biller" request_id=r5
-        group moved by seek topic="orders" group="biller" redelivers=0 skips=0 request_id=r7
-        group deleted topic="orders" group="biller" backlog=0 open=0 request_id=r9
-        topic deleted topic="orders" messages=0 dead_letters=0 request_id=r10
+        group resumed topic="orders" group="biller" by="ann" reason="fixed" request_id=r5
+        group moved by seek topic="orders" group="biller" by="ann" reason="again" redelivers=0 skips=0 request_id=r7
+        group deleted topic="orders" group="biller" by="ann" reason="unused" backlog=0 open=0 request_id=r9
+        topic repaired topic="orders" by="ann" reason="damage" messages_lost=0 messages_redelivered=0 request_id=r10
+        topic deleted topic="orders" by="ann" reason="end" messages=0 dead_letters=0 request_id=r11
     "#]]);
     server.stop();
 }

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod config;
+mod confirm;
 mod effects;
 mod escapes;
 mod logs;

@@ -311,7 +311,7 @@ fn groups_are_created_paused_moved_and_explained() {
         $ driftq group seek orders biller tomorrow
         ! error: `tomorrow` is not a position; use earliest, latest, a time as TIME, or PARTITION:OFFSET
         [2]
-        $ driftq group seek orders biller 0:1
+        $ driftq group seek orders biller 0:1 --yes
         moved: 0 messages to redeliver, 1 skipped, 0 open dropped
         $ driftq group resume orders biller -o json | grep -c paused
         0
