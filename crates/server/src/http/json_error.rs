@@ -145,7 +145,7 @@ mod tests {
         check::<Seek>(
             r#"{"to":"latest","bogus":1}"#,
             "bogus",
-            "bogus: unknown field; known: to or dry_run",
+            "bogus: unknown field; known: to, dry_run, by, reason",
         );
         check::<Seek>(
             r#"{"to":"middle"}"#,

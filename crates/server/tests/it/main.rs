@@ -33,6 +33,7 @@ mod moved;
 mod older_nodes;
 mod openapi;
 mod operations;
+mod operator;
 
 mod overview;
 mod pause;

@@ -78,6 +78,8 @@ pub(super) fn groups() -> Vec<Row> {
             (r#"{"to":{"partition":0,"offset":9007199254740992}}"#, invalid("to")),
             (r#"{"to":{"partition":4294967296,"offset":0}}"#, invalid("to")),
             (r#"{"to":"earliest","dry_run":1}"#, invalid("dry_run")),
+            (r#"{"to":"earliest","by":1}"#, invalid("by")),
+            (r#"{"to":"earliest","reason":["x"]}"#, invalid("reason")),
             (r#"["earliest"]"#, invalid("")),
         ],
     ));
