@@ -84,16 +84,19 @@ pub struct Acts {
     pub next_cursor: Option<String>,
 }
 
-/// The record of an administrative act, its chain and its hash.
+/// The record of an administrative act.
 #[derive(Debug, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct ActLink {
-    pub shard: u32,
+    /// The shard whose chain it is in. Absent for acts that no shard commits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<u32>,
     /// The record as it was hashed, byte for byte.
     #[schema(value_type = ActRecord)]
     pub record: Box<RawValue>,
-    #[schema(value_type = ChainHash)]
-    pub hash: String,
+    /// Its hash in the chain of its shard.
+    #[schema(value_type = Option<ChainHash>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
 }
 
 // Only for the OpenAPI document and never instantiated: the core writes the text of a record.
@@ -101,7 +104,7 @@ pub struct ActLink {
 #[derive(Debug, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct ActRecord {
-    pub seq: u64,
+    pub seq: Option<u64>,
     pub at_ms: u64,
     pub act: ActName,
     pub topic: Option<TopicName>,
@@ -114,7 +117,7 @@ pub struct ActRecord {
     pub details: Option<BTreeMap<String, String>>,
 }
 
-/// What was done.
+/// The name of an act.
 #[derive(Debug, ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variants are what their names say")]
@@ -131,4 +134,9 @@ pub enum ActName {
     Purge,
     Repair,
     ResolveEffect,
+    ConfirmClock,
+    DrainNode,
+    UndrainNode,
+    MoveShard,
+    MarkRestored,
 }

@@ -8,7 +8,12 @@ use crate::Time;
 /// `POST /v1/clock/confirm`.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ConfirmClock {}
+pub struct ConfirmClock {
+    /// The name of the operator.
+    pub by: Option<String>,
+    /// The reason, for the audit record.
+    pub reason: Option<String>,
+}
 
 /// A forward jump of the clock that was confirmed and is followed from now on.
 #[derive(Debug, Serialize, ToSchema)]

@@ -33,7 +33,12 @@ pub struct Node {
 /// `POST /v1/nodes/{node}/drain`, and `…/undrain`.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DrainNode {}
+pub struct DrainNode {
+    /// The name of the operator.
+    pub by: Option<String>,
+    /// The reason, for the audit record.
+    pub reason: Option<String>,
+}
 
 /// `GET /v1/shards`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -69,4 +74,8 @@ pub struct MoveShard {
     /// The node to pin the shard to. If absent, the shard is assigned like the others.
     #[schema(value_type = Option<NodeId>)]
     pub node: Option<String>,
+    /// The name of the operator.
+    pub by: Option<String>,
+    /// The reason, for the audit record.
+    pub reason: Option<String>,
 }

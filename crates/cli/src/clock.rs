@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::client::Remote;
+use crate::confirm::Operator;
 use crate::output;
 
 /// Confirm a forward jump of the clock
@@ -26,15 +27,20 @@ enum Verb {
     #[command(after_help = "\
 Examples:
   driftq clock confirm")]
-    Confirm,
+    Confirm {
+        #[command(flatten)]
+        operator: Operator,
+    },
 }
 
 const COLUMNS: &[output::Column] = &[("ahead_ms", "ahead_ms"), ("now", "now")];
 
 impl Clock {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
-        let Verb::Confirm = self.verb;
-        let confirmed = remote.client()?.post("clock/confirm", json!({})).await?;
+        let Verb::Confirm { operator } = self.verb;
+        let mut request_body = json!({});
+        operator.add_to_body(&mut request_body);
+        let confirmed = remote.client()?.post("clock/confirm", request_body).await?;
         output::one(remote.output, &confirmed, COLUMNS);
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _};
 
 use clap::Args;
+use driftq_server::offline::{self, Act};
 use serde_json::Value;
 
 use crate::cli_error::CliError;
@@ -21,6 +22,11 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
+    /// The act of this operator, for a storage without a server.
+    pub(crate) fn act(self) -> Act {
+        offline::act_of(self.by.as_deref(), self.reason.as_deref())
+    }
+
     /// Adds the operator to a query.
     pub(crate) fn add_to_query(self, query: &mut Vec<(&'static str, String)>) {
         query.extend(self.by.map(|by| ("by", by)));
@@ -34,7 +40,7 @@ impl Operator {
     }
 }
 
-/// Shows what an act would do and asks whether to continue. Without a terminal nobody can answer,
+/// Shows what an act would do and asks whether to continue. Without a terminal there is no answer,
 /// so the command must be repeated with `--yes`.
 pub(crate) fn confirm(consequence: &str) -> anyhow::Result<()> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {

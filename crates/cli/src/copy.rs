@@ -6,6 +6,7 @@ use clap::{ArgGroup, Args};
 use driftq_server::offline;
 use serde_json::json;
 
+use crate::confirm::Operator;
 use crate::output::{self, Format};
 
 /// Mark a storage as restored from a backup, before a server starts on it
@@ -27,13 +28,16 @@ pub(crate) struct Restored {
     /// Data directory
     #[arg(long, value_name = "DIR", group = "storage")]
     data: Option<PathBuf>,
+    #[command(flatten)]
+    operator: Operator,
 }
 
 impl Restored {
     pub(crate) async fn run(self, format: Format) -> anyhow::Result<()> {
+        let act = self.operator.act();
         let restore = match (self.data, self.database_url) {
-            (Some(data), _) => offline::directory_restored(&data)?,
-            (None, Some(url)) => offline::database_restored(&url).await?,
+            (Some(data), _) => offline::directory_restored(&data, &act)?,
+            (None, Some(url)) => offline::database_restored(&url, &act).await?,
             (None, None) => unreachable!("clap requires one of them"),
         };
         let message = format!("restore generation is now {restore}; start the servers");

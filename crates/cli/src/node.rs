@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::cli_error::CliError;
 use crate::client::{Client, Remote, segment};
+use crate::confirm::Operator;
 use crate::output;
 
 /// List, drain and undrain nodes
@@ -34,6 +35,8 @@ Examples:
     Drain {
         /// Address or id of the node
         node: String,
+        #[command(flatten)]
+        operator: Operator,
     },
     /// Assign shards to a drained node again
     #[command(after_help = "\
@@ -42,6 +45,8 @@ Examples:
     Undrain {
         /// Address or id of the node
         node: String,
+        #[command(flatten)]
+        operator: Operator,
     },
 }
 
@@ -57,17 +62,19 @@ const COLUMNS: &[output::Column] = &[
 impl Node {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let (client, format) = (remote.client()?, remote.output);
-        let (node, verb) = match self.verb {
+        let (node, operator, verb) = match self.verb {
             Verb::List => {
                 output::list(format, &client.get("nodes", &[]).await?, "nodes", COLUMNS);
                 return Ok(());
             }
-            Verb::Drain { node } => (node, "drain"),
-            Verb::Undrain { node } => (node, "undrain"),
+            Verb::Drain { node, operator } => (node, operator, "drain"),
+            Verb::Undrain { node, operator } => (node, operator, "undrain"),
         };
         let node = find(&client, &node).await?;
         let path = format!("nodes/{}/{verb}", segment(&node));
-        output::one(format, &client.post(&path, json!({})).await?, COLUMNS);
+        let mut request_body = json!({});
+        operator.add_to_body(&mut request_body);
+        output::one(format, &client.post(&path, request_body).await?, COLUMNS);
         Ok(())
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn talk(text: impl Display) {
 /// Prints a question to standard error. The reply is typed on the same line.
 pub(crate) fn prompt(question: &str) {
     let mut err = io::stderr();
-    // If standard error is closed, nobody reads the question.
+    // If standard error is closed, the question is lost.
     let _unheard = write!(err, "{question}").and_then(|()| err.flush());
 }
 

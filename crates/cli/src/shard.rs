@@ -43,6 +43,8 @@ Examples:
         shard: u32,
         /// Address or id of the node, or `any` to unpin the shard
         node: String,
+        #[command(flatten)]
+        operator: Operator,
     },
     /// Verify the shards of a database; nodes may keep running
     #[command(after_help = "\
@@ -113,13 +115,14 @@ impl Shard {
                 output::list(format, &answer, "shards", COLUMNS);
                 Ok(())
             }
-            Verb::Move { shard, node } => {
+            Verb::Move { shard, node, operator } => {
                 let client = remote.client()?;
                 let node = match node.as_str() {
                     "any" => None,
                     named => Some(node::find(&client, named).await?),
                 };
-                let request_body = json!({ "node": node });
+                let mut request_body = json!({ "node": node });
+                operator.add_to_body(&mut request_body);
                 let answer = client.post(&format!("shards/{shard}/move"), request_body).await?;
                 output::one(format, &answer, COLUMNS);
                 Ok(())

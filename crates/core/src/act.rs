@@ -4,13 +4,14 @@
 //! namespace form one audit chain per shard, beside the chain of the ledger. An act that takes
 //! several commands, such as a redrive of many messages, has one record per command, all with the
 //! same act id.
+//!
+//! Acts that no shard commits, such as the drain of a node, are rows of the storage. The statement
+//! that performs such an act stores its record. These records form no chain.
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Command, GroupName, Reply, SeekTo, Start, TopicName};
-use crate::id::{Text, cut};
+use crate::id::{NodeId, ShardId, Text, cut};
 use crate::limits::REASON_BYTES_MAX;
-use crate::settings::SettingsPatch;
 use crate::time::Timestamp;
 
 /// Who performs a command, and why.
@@ -26,13 +27,61 @@ pub struct Act {
     pub request_id: Text,
 }
 
-/// A command that is recorded if it changes something.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RecordedCommand {
-    /// Who performs it, and why.
-    pub act: Act,
-    /// The command.
-    pub command: Command,
+impl Act {
+    /// Returns the act with texts of limited length.
+    pub(crate) fn shortened(&self) -> Act {
+        Act {
+            id: self.id.clone(),
+            by: cut(&self.by, REASON_BYTES_MAX),
+            reason: cut(&self.reason, REASON_BYTES_MAX),
+            request_id: cut(&self.request_id, REASON_BYTES_MAX),
+        }
+    }
+}
+
+/// An act that no shard commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StorageAct {
+    /// A held forward jump of the clock is accepted.
+    ConfirmClock {
+        /// How far the authority clock was ahead.
+        ahead_ms: u64,
+    },
+    /// A node gives up its shards.
+    DrainNode(NodeId),
+    /// A drained node takes shards again.
+    UndrainNode(NodeId),
+    /// A shard is pinned to a node, or unpinned.
+    MoveShard(ShardId, Option<NodeId>),
+    /// The storage continues from a backup.
+    MarkRestored {
+        /// The new restore generation.
+        restore: u32,
+    },
+}
+
+impl StorageAct {
+    /// Returns the text of its record.
+    pub fn record(self, at: Timestamp, act: &Act) -> String {
+        let (verb, details) = match self {
+            StorageAct::ConfirmClock { ahead_ms } => {
+                ("confirm_clock", vec![("ahead_ms", ahead_ms.to_string())])
+            }
+            StorageAct::DrainNode(node) => ("drain_node", vec![("node", node.name())]),
+            StorageAct::UndrainNode(node) => ("undrain_node", vec![("node", node.name())]),
+            StorageAct::MoveShard(shard, node) => {
+                let node = node.map_or_else(|| "any".to_owned(), NodeId::name);
+                ("move_shard", vec![("shard", shard.to_string()), ("node", node)])
+            }
+            StorageAct::MarkRestored { restore } => {
+                ("mark_restored", vec![("restore", restore.to_string())])
+            }
+        };
+        let details = details.into_iter().map(|(name, text)| (name.into(), text.into())).collect();
+        let (topic, group, counts) = Default::default();
+        let (verb, act) = (verb.into(), act.shortened());
+        ActRecord { at, verb, topic, group, act, counts, details }.render(None)
+    }
 }
 
 /// The record of one command of an act.
@@ -40,7 +89,7 @@ pub struct RecordedCommand {
 pub struct ActRecord {
     /// When it was decided.
     pub at: Timestamp,
-    /// What was done.
+    /// The name of the act.
     pub verb: Text,
     /// The topic, or empty.
     pub topic: Text,
@@ -57,7 +106,8 @@ pub struct ActRecord {
 /// A record as it is hashed and shown. The order of the fields is part of the hash.
 #[derive(Serialize)]
 struct ActText<'a> {
-    seq: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
     at_ms: Timestamp,
     act: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -78,31 +128,12 @@ struct ActText<'a> {
 }
 
 impl ActRecord {
-    /// Describes an accepted command, after the namespace it is about. `None` if it is no
-    /// administrative one.
-    pub(crate) fn of(
-        now: Timestamp,
-        act: &Act,
-        command: &Command,
-        reply: &Reply,
-    ) -> Option<(Text, ActRecord)> {
-        let Described { namespace, verb, topic, group, counts, details } =
-            describe(command, reply)?;
-        let details = details.into_iter().filter(|(_, text)| !text.is_empty());
-        let details = details.map(|(name, text)| (name.into(), text));
-        let act = Act {
-            id: act.id.clone(),
-            by: cut(&act.by, REASON_BYTES_MAX),
-            reason: cut(&act.reason, REASON_BYTES_MAX),
-            request_id: cut(&act.request_id, REASON_BYTES_MAX),
-        };
-        let counts = counts.into_iter().map(|(name, count)| (name.into(), count)).collect();
-        let (verb, details) = (verb.into(), details.collect());
-        Some((namespace, ActRecord { at: now, verb, topic, group, act, counts, details }))
-    }
-
     /// Returns the text that is hashed.
     pub(crate) fn text(&self, seq: u64) -> String {
+        self.render(Some(seq))
+    }
+
+    fn render(&self, seq: Option<u64>) -> String {
         let ActRecord { at, verb, topic, group, act, counts, details } = self;
         let shown = ActText {
             seq,
@@ -124,126 +155,5 @@ impl ActRecord {
                 .collect(),
         };
         serde_json::to_string(&shown).expect("plain values can be written as JSON")
-    }
-}
-
-struct Described {
-    namespace: Text,
-    verb: &'static str,
-    topic: Text,
-    group: Text,
-    counts: Vec<(&'static str, u64)>,
-    details: Vec<(&'static str, Text)>,
-}
-
-impl Described {
-    fn of(verb: &'static str, name: &TopicName) -> Described {
-        let (namespace, topic) = (name.namespace.clone(), name.topic.clone());
-        let (group, counts, details) = (Text::default(), Vec::new(), Vec::new());
-        Described { namespace, verb, topic, group, counts, details }
-    }
-
-    fn of_group(verb: &'static str, name: &GroupName) -> Described {
-        Described { group: name.group.clone(), ..Described::of(verb, &name.topic) }
-    }
-
-    fn counts<const N: usize>(self, counts: [(&'static str, u64); N]) -> Described {
-        Described { counts: counts.into(), ..self }
-    }
-
-    fn detail(mut self, name: &'static str, text: impl Into<Text>) -> Described {
-        self.details.push((name, text.into()));
-        self
-    }
-
-    fn settings(mut self, settings: &SettingsPatch) -> Described {
-        self.details.extend(settings.texts());
-        self
-    }
-}
-
-fn describe(command: &Command, reply: &Reply) -> Option<Described> {
-    let described = match (command, reply) {
-        (Command::CreateTopic(create), _) => Described::of("create_topic", &create.name)
-            .counts([("partitions", create.partitions.into())])
-            .settings(&create.settings),
-        (Command::PatchTopic(patch), _) => {
-            let reset: Vec<&str> =
-                patch.settings.reset.iter().map(|setting| setting.as_str()).collect();
-            Described::of("patch_topic", &patch.name)
-                .settings(&patch.settings.set)
-                .detail("reset", reset.join(", "))
-        }
-        (Command::DeleteTopic(name), Reply::TopicDeleted { messages, dead_letters }) => {
-            let counts = [("messages", *messages), ("dead_letters", *dead_letters)];
-            Described::of("delete_topic", name).counts(counts)
-        }
-        (Command::CreateGroup(name, start), _) => {
-            Described::of_group("create_group", name).detail("start", start_text(*start))
-        }
-        (Command::DeleteGroup(name), Reply::GroupDeleted { backlog, open }) => {
-            let counts = [("backlog", *backlog), ("open", *open)];
-            Described::of_group("delete_group", name).counts(counts)
-        }
-        (Command::Pause(pause), _) => {
-            let until = pause.until.map_or_else(String::new, |until| until.0.to_string());
-            Described::of_group("pause_group", &pause.name).detail("until_ms", until)
-        }
-        (Command::Resume(name), _) => Described::of_group("resume_group", name),
-        (Command::Seek(seek), Reply::Sought(sought)) => {
-            let counts = [
-                ("redelivers", sought.redelivers),
-                ("skips", sought.skips),
-                ("dropped_open", sought.dropped_open),
-            ];
-            Described::of_group("seek_group", &seek.name)
-                .counts(counts)
-                .detail("to", target_text(seek.to))
-        }
-        (Command::Redrive(redrive), Reply::Redriven { new, .. }) => {
-            Described::of("redrive", &redrive.topic)
-                .detail("id", redrive.id.to_string())
-                .detail("new", new.to_string())
-                .detail("force", if redrive.force { "true" } else { "" })
-        }
-        (Command::Purge(purge), Reply::Purged { purged }) => {
-            Described::of("purge", &purge.topic).counts([("dead_letters", *purged)])
-        }
-        (Command::Repair(repair), Reply::Repaired(repaired)) => {
-            let lost = repaired.lost.iter().map(|(from, to)| to - from).sum();
-            let again = repaired.reopened.iter().map(|(_, from, to)| to - from).sum();
-            Described::of("repair", &repair.topic)
-                .counts([("messages_lost", lost), ("messages_redelivered", again)])
-                .detail("partition", repair.partition.to_string())
-        }
-        (Command::Resolve(resolve), Reply::Effect(effect)) => {
-            let name = &effect.row.name;
-            let (namespace, topic) = (name.namespace.clone(), Text::default());
-            Described::of("resolve_effect", &TopicName { namespace, topic })
-                .detail("scope", name.scope.clone())
-                .detail("key", name.key.clone())
-                .detail("tenant", name.tenant.clone())
-                .detail("fence", resolve.fence.to_string())
-                .detail("as", resolve.resolve_as.as_str())
-        }
-        _ => return None,
-    };
-    Some(described)
-}
-
-fn start_text(start: Start) -> String {
-    match start {
-        Start::Earliest => "earliest".to_owned(),
-        Start::Latest => "latest".to_owned(),
-        Start::Time(at) => format!("time {}", at.0),
-    }
-}
-
-fn target_text(to: SeekTo) -> String {
-    match to {
-        SeekTo::Earliest => start_text(Start::Earliest),
-        SeekTo::Latest => start_text(Start::Latest),
-        SeekTo::Time(at) => start_text(Start::Time(at)),
-        SeekTo::Offset { partition, offset } => format!("{partition}:{offset}"),
     }
 }

@@ -24,16 +24,16 @@ use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};
 use crate::view::{AllViews, GroupView, TopicView};
 
-pub use crate::act::{Act, RecordedCommand};
+pub use crate::act::{Act, StorageAct};
 pub use crate::id::LeaseId;
 pub use crate::name::{GroupName, TopicName};
 pub use crate::view::{Peer, PeerKind, Worker};
 pub use audit::{AuditSlice, ReadAudit};
 pub use call::{
     Call, Committed, CreateGroup, Creation, DeleteGroup, DeleteTopic, DeletedTopic, Finished,
-    GroupContents, LeaveWorker, ListGroups, ListTopics, NamedEffect, Recorded, RedrivenAs, Resume,
-    TopicContents, ViewAll, ViewChain, ViewGroup, ViewTopic, WouldDeleteGroup, WouldDeleteTopic,
-    WouldPurge,
+    GroupContents, LeaveWorker, ListGroups, ListTopics, NamedEffect, Recorded, RecordedCommand,
+    RedrivenAs, Resume, TopicContents, ViewAll, ViewChain, ViewGroup, ViewTopic, WouldDeleteGroup,
+    WouldDeleteTopic, WouldPurge,
 };
 pub use commit::{Commit, CommitReceipt, Ending, Part};
 pub use dead::{DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge};

@@ -93,6 +93,13 @@ number!(
     Lane(u32)
 );
 
+impl NodeId {
+    /// Returns its name in the API and in audit records.
+    pub fn name(self) -> String {
+        format!("n_{:016x}", self.0)
+    }
+}
+
 /// Bits of a lane that hold the partition.
 const PARTITION_BITS: u32 = 10;
 

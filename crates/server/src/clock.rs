@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use driftq_core::command::{Act, StorageAct};
 use driftq_core::{ClockOrigin, ClockRecord, HeldJump, JumpGuard, StoredClock, Timestamp};
 use driftq_storage::{Engine, EngineError, wall_clock};
 use rustix::time::{ClockId, clock_gettime};
@@ -141,15 +142,18 @@ impl NodeClock {
         self.guard().behind_ms(self.boot_ms())
     }
 
-    /// Accepts the held jump, here and on all other nodes. Returns `None` if no jump is held.
-    pub(crate) async fn confirm(&self) -> Result<Option<HeldJump>, EngineError> {
+    /// Accepts the held jump, here and on all other nodes, and records who accepted it. Returns
+    /// `None` if no jump is held.
+    pub(crate) async fn confirm(&self, act: &Act) -> Result<Option<HeldJump>, EngineError> {
         let (held, record) = {
             let guard = self.guard();
             (guard.held(), guard.to_confirm())
         };
         let (Some(held), Some(record)) = (held, record) else { return Ok(None) };
         // Stored first: other nodes and the next process read the confirmation from storage.
-        self.engine.put_meta(record.name(), record.text()).await?;
+        let done = StorageAct::ConfirmClock { ahead_ms: held.ahead_ms };
+        let act = done.record(self.now(), act);
+        self.engine.put_meta(record.name(), record.text(), Some(act)).await?;
         if let ClockRecord::Confirmed(at) = record {
             let mut guard = self.guard();
             guard.confirmed(at, self.boot_ms());
@@ -189,7 +193,8 @@ impl ClockWatch {
         }
         self.report();
         while let Some(record) = self.to_store() {
-            if let Err(error) = self.clock.engine.put_meta(record.name(), record.text()).await {
+            if let Err(error) = self.clock.engine.put_meta(record.name(), record.text(), None).await
+            {
                 let message = format_args!("cannot store {}: {}", record.name(), cause(&error));
                 self.outages.failed(Caller::Clock, StorageCall::ClockRecord, message);
                 return;

@@ -11,6 +11,7 @@ pub mod node;
 /// Operations on data directories and databases without a running server.
 pub mod offline {
     pub use driftq_core::ShardId;
+    pub use driftq_core::command::Act;
     pub use driftq_storage::postgres::{
         CopyError, Inspected, OpenError as DatabaseError, copy, inspect,
         restored as database_restored,
@@ -19,6 +20,8 @@ pub mod offline {
         BackupError, Checked, OpenError, back_up, check, dump, restored as directory_restored,
         tables,
     };
+
+    pub use crate::http::act_of;
 }
 mod disk_space;
 mod node_log;

@@ -114,7 +114,7 @@ impl Server {
             return Err(StartError::Recovery(why));
         }
         let mut space = Watch {
-            engine,
+            engine: engine.clone(),
             node: node.clone(),
             metrics: metrics.clone(),
             min_free_bytes: config.min_free_bytes,
@@ -144,6 +144,7 @@ impl Server {
             metrics,
             rejections: rejections.clone(),
             overview: Default::default(),
+            storage: engine,
             clock: clock.clone(),
             membership,
         });

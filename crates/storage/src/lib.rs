@@ -36,6 +36,15 @@ pub use recover::{RecoverError, read_back, recover};
 /// The future result of an engine call.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, EngineError>> + Send + 'a>>;
 
+/// The stored record of an administrative act that no shard committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredAct {
+    /// Later acts have greater numbers. Numbers of attempts that failed are missing.
+    pub number: u64,
+    /// Its text.
+    pub record: String,
+}
+
 /// The right to commit to a shard, until the next claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ownership {
@@ -95,9 +104,16 @@ pub trait Engine: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// Stores a text that belongs to no shard. Any node may store it; the last write wins.
-    fn put_meta(&self, _name: &'static str, _text: String) -> Answer<'_, ()> {
+    /// Stores a text that belongs to no shard. Any node may store it; the last write wins. If that
+    /// is an administrative act, stores its record in the same commit.
+    fn put_meta(&self, _name: &'static str, _text: String, _act: Option<String>) -> Answer<'_, ()> {
         Box::pin(async { Ok(()) })
+    }
+
+    /// Returns the records of acts that no shard committed, newest first: at most `limit` of those
+    /// with a number less than `below`.
+    fn acts(&self, _below: u64, _limit: u32) -> Answer<'_, Vec<StoredAct>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 }
 

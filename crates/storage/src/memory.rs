@@ -9,7 +9,7 @@ use bytes::Bytes;
 use driftq_core::row::{Columns, Hash16, Key, Place, Read, RecordKind, Row, Table, Write};
 use driftq_core::{BatchNo, Epoch, ShardId, Timestamp};
 
-use crate::{Answer, Engine, EngineError, Ownership};
+use crate::{Answer, Engine, EngineError, Ownership, StoredAct};
 
 /// Rows of one shard.
 #[derive(Debug, Clone, Default)]
@@ -31,13 +31,14 @@ struct Rows {
 #[derive(Clone)]
 pub struct Memory {
     shards: Arc<Mutex<BTreeMap<ShardId, Rows>>>,
+    acts: Arc<Mutex<Vec<String>>>,
     authority: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 impl Memory {
     /// Creates an empty engine with the authority clock `authority`.
     pub fn new(authority: impl Fn() -> Timestamp + Send + Sync + 'static) -> Memory {
-        Memory { shards: Arc::default(), authority: Arc::new(authority) }
+        Memory { shards: Arc::default(), acts: Arc::default(), authority: Arc::new(authority) }
     }
 
     /// Returns the number of rows of a shard in each table, for tests and tools.
@@ -60,7 +61,8 @@ impl Memory {
     /// Returns a copy of the current rows.
     pub fn snapshot(&self) -> Memory {
         let shards = self.lock().clone();
-        Memory { shards: Arc::new(Mutex::new(shards)), authority: self.authority.clone() }
+        let shards = Arc::new(Mutex::new(shards));
+        Memory { shards, acts: self.acts.clone(), authority: self.authority.clone() }
     }
 
     /// Replaces all rows by those of a backup and ends every ownership, like a restore followed by
@@ -181,6 +183,21 @@ impl Engine for Memory {
         });
         let answer = done.and_then(|done| done).map(|()| (self.authority)());
         Box::pin(std::future::ready(answer))
+    }
+
+    fn put_meta(&self, _: &'static str, _: String, act: Option<String>) -> Answer<'_, ()> {
+        self.acts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(act);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn acts(&self, below: u64, limit: u32) -> Answer<'_, Vec<StoredAct>> {
+        let acts = self.acts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let numbered = (1..below).zip(acts.iter());
+        let mut newest: Vec<StoredAct> =
+            numbered.map(|(number, record)| StoredAct { number, record: record.clone() }).collect();
+        newest.reverse();
+        newest.truncate(limit as usize);
+        Box::pin(std::future::ready(Ok(newest)))
     }
 }
 

@@ -1,12 +1,14 @@
 //! Commands that clients send, each with the type of its reply.
 
+use serde::{Deserialize, Serialize};
+
 use crate::audit::Tip;
 use crate::command::{
     Act, AuditSlice, Began, Begin, Command, Commit, CommitReceipt, CreateTopic, DeadLetters,
     EffectQuery, EffectView, Effects, Explain, Explained, ExtendEffect, Finish, GroupName,
     ListDead, ListEffects, ListPointers, PatchTopic, Pause, Peek, Peeked, Pointer, PointerQuery,
-    Pointers, Produce, Produced, Purge, ReadAudit, RecordedCommand, Redrive, Repair, Repaired,
-    Reply, Resolve, Seek, Sought, Start, TopicName,
+    Pointers, Produce, Produced, Purge, ReadAudit, Redrive, Repair, Repaired, Reply, Resolve, Seek,
+    Sought, Start, TopicName,
 };
 use crate::id::{MessageId, ShardId, Text};
 use crate::message::Receipt;
@@ -32,6 +34,15 @@ pub enum Creation {
     Created,
     /// The same object existed before.
     Existed,
+}
+
+/// A command that is recorded if it changes something.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RecordedCommand {
+    /// Who performs it, and why.
+    pub act: Act,
+    /// The command.
+    pub command: Command,
 }
 
 /// A call that is part of an administrative act, and recorded if it changes something.

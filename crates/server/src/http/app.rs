@@ -9,6 +9,7 @@ use driftq_core::command::{
 };
 use driftq_core::view::AllViews;
 use driftq_core::{Command, CommandResult, EffectToken, LeaseToken, Rejection, Text, Token as _};
+use driftq_storage::Engine;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -67,6 +68,8 @@ pub struct Parts {
     pub rejections: Arc<RejectionLog>,
     /// The last overview.
     pub overview: Mutex<Option<(Instant, Arc<Overview>)>>,
+    /// The storage of the shards.
+    pub storage: Arc<dyn Engine>,
     /// The clock of this process.
     pub(crate) clock: NodeClock,
     /// The cluster membership, if the engine is shared.

@@ -3,16 +3,19 @@
 use axum::Json;
 use axum::extract::State;
 use driftq_api::audit::{ActLink, Acts, Chain, Chains, Link, Records};
+use driftq_api::error::details::Unavailable;
 use driftq_api::number::{Limit, RecordNumber};
 use driftq_api::schema::PageCursor;
+use driftq_api::words::Outcome;
 use driftq_core::audit::{Tip, chain_of_acts};
 use driftq_core::command::{Call as _, ReadAudit, ViewChain};
 use driftq_core::{NUMBER_MAX, ShardId};
+use driftq_storage::StoredAct;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::api_error::{ApiError, internal_error};
+use super::api_error::{ApiError, RETRY_AFTER_MS, internal_error};
 use super::app::{App, NAMESPACE, typed};
 use super::input::Input;
 use super::operation::Query;
@@ -100,9 +103,15 @@ impl ApiRequest for ActsQuery {
 struct Act {
     at_ms: u64,
     seq: u64,
-    shard: u32,
+    /// Its shard and its hash. `None` if no shard committed it.
+    link: Option<(u32, String)>,
     text: String,
-    hash: String,
+}
+
+/// The end of a page in each list of acts: the next page has the acts with lesser numbers.
+struct Places {
+    shards: Vec<u64>,
+    storage: u64,
 }
 
 /// Lists administrative acts, newest first.
@@ -117,43 +126,75 @@ pub(crate) async fn acts(
 ) -> Result<Json<Acts>, ApiError> {
     let limit = limit(input.body.limit);
     let mut below = match input.body.cursor.as_deref() {
-        Some(cursor) => places(cursor, app.node.shards())?,
-        None => ends(&app).await?,
+        Some(cursor) => Places::parse(cursor, app.node.shards())?,
+        None => Places::ends(&app).await?,
     };
-    let mut acts = read_below(&app, &below, limit as u64).await?;
-    // A shard stores its records in order, so a page takes the newest of each.
+    let mut acts = read_below(&app, &below.shards, limit as u64).await?;
+    acts.extend(read_stored(&app, below.storage, limit as u32).await?);
+    // Each list is in order, so a page takes the newest of each.
     acts.sort_by_key(|act| std::cmp::Reverse((act.at_ms, act.seq)));
     acts.truncate(limit);
-    for act in &acts {
-        below[act.shard as usize] = below[act.shard as usize].min(act.seq);
+    for Act { seq, link, .. } in &acts {
+        let place = match link {
+            Some((shard, _)) => &mut below.shards[*shard as usize],
+            None => &mut below.storage,
+        };
+        *place = (*place).min(*seq);
     }
-    let is_more = below.iter().any(|below| *below > 1);
-    let next_cursor = is_more.then(|| {
-        let places: Vec<String> = below.iter().map(u64::to_string).collect();
-        to_cursor(&places.join(","))
-    });
-    let link = |Act { shard, text, hash, .. }| Ok(ActLink { shard, record: raw(text)?, hash });
-    let acts = acts.into_iter().map(link).collect::<Result<_, ApiError>>()?;
-    Ok(Json(Acts { acts, next_cursor }))
-}
-
-/// The place of each chain in a cursor: the page has the records below it.
-fn places(cursor: &str, shards: u32) -> Result<Vec<u64>, ApiError> {
-    let places: Option<Vec<u64>> =
-        from_cursor(cursor)?.split(',').map(|place| place.parse().ok()).collect();
-    let places = places.filter(|places| places.len() == shards as usize);
-    places.ok_or_else(|| ApiError::invalid("cursor", "is not a cursor of this list"))
-}
-
-/// The number after the last act of each shard.
-async fn ends(app: &App) -> Result<Vec<u64>, ApiError> {
-    let view = |shard| {
-        let namespace = chain_of_acts(NAMESPACE);
-        ViewChain { shard: ShardId(shard), namespace }.into_command()
+    let link = |Act { link, text, .. }| {
+        let (shard, hash) = link.unzip();
+        Ok(ActLink { shard, record: raw(text)?, hash })
     };
-    let answers = app.node.call_all((0..app.node.shards()).map(view).collect()).await;
-    let end = |answer| Ok(typed::<ViewChain>(answer)??.seq + 1);
-    answers.into_iter().map(end).collect()
+    let acts = acts.into_iter().map(link).collect::<Result<_, ApiError>>()?;
+    Ok(Json(Acts { acts, next_cursor: below.cursor() }))
+}
+
+impl Places {
+    fn parse(cursor: &str, shards: u32) -> Result<Places, ApiError> {
+        let places: Option<Vec<u64>> =
+            from_cursor(cursor)?.split(',').map(|place| place.parse().ok()).collect();
+        let split = places.and_then(|mut places| Some((places.pop()?, places)));
+        match split {
+            Some((storage, all)) if all.len() == shards as usize => {
+                Ok(Places { shards: all, storage })
+            }
+            Some(_) | None => Err(ApiError::invalid("cursor", "is not a cursor of this list")),
+        }
+    }
+
+    /// The places after the last act of each list.
+    async fn ends(app: &App) -> Result<Places, ApiError> {
+        let view = |shard| {
+            let namespace = chain_of_acts(NAMESPACE);
+            ViewChain { shard: ShardId(shard), namespace }.into_command()
+        };
+        let answers = app.node.call_all((0..app.node.shards()).map(view).collect()).await;
+        let end = |answer| Ok(typed::<ViewChain>(answer)??.seq + 1);
+        let shards = answers.into_iter().map(end).collect::<Result<_, ApiError>>()?;
+        let newest = read_stored(app, NUMBER_MAX, 1).await?;
+        let storage = newest.first().map_or(0, |act| act.seq) + 1;
+        Ok(Places { shards, storage })
+    }
+
+    /// The cursor of the next page, if there may be one.
+    fn cursor(self) -> Option<String> {
+        let Places { mut shards, storage } = self;
+        shards.push(storage);
+        let places: Vec<String> = shards.iter().map(u64::to_string).collect();
+        shards.iter().any(|place| *place > 1).then(|| to_cursor(&places.join(",")))
+    }
+}
+
+/// Reads up to `limit` acts that no shard committed.
+async fn read_stored(app: &App, below: u64, limit: u32) -> Result<Vec<Act>, ApiError> {
+    let stored = app.storage.acts(below, limit).await.map_err(|error| {
+        let details = Unavailable { outcome: Outcome::None, retry_after_ms: RETRY_AFTER_MS };
+        ApiError::new(details, format!("the storage did not answer: {error}"))
+    })?;
+    let act = |StoredAct { number, record }| {
+        Ok(Act { at_ms: at_ms(&record)?, seq: number, link: None, text: record })
+    };
+    stored.into_iter().map(act).collect()
 }
 
 /// Reads up to `limit` acts of each shard, the last ones below its place.
@@ -172,8 +213,8 @@ async fn read_below(app: &App, below: &[u64], limit: u64) -> Result<Vec<Act>, Ap
             let slice = typed::<ReadAudit>(answer)??;
             for (text, tip) in slice.records {
                 let at_ms = at_ms(&text)?;
-                let (seq, shard, hash) = (tip.seq, read.shard.0, tip.hash.to_string());
-                acts.push(Act { at_ms, seq, shard, text, hash });
+                let link = Some((read.shard.0, tip.hash.to_string()));
+                acts.push(Act { at_ms, seq: tip.seq, link, text });
             }
             rest.extend(slice.next.map(|from| ReadAudit { from, ..read }));
         }

@@ -11,8 +11,8 @@ use super::api_error::{ApiError, RETRY_AFTER_MS};
 use super::app::App;
 use super::convert;
 use super::input::Input;
-use super::operation::Unmet;
-use super::request::{ApiRequest, Param};
+use super::operation::{QueryForm, Unmet};
+use super::request::{ApiRequest, Param, field};
 use super::request_log::{act_of, log_act};
 
 /// The text that reports a jump.
@@ -33,20 +33,23 @@ pub(super) fn held(app: &App) -> Option<HeldClock> {
 }
 
 impl ApiRequest for ConfirmClock {
-    const QUERY: &'static [Param] = &[];
+    const QUERY: &'static [Param] = &[field("by"), field("reason")];
 }
 
 /// Accepts a forward jump of the clock.
 #[utoipa::path(
     post, path = "/v1/clock/confirm", operation_id = "confirm_clock", tag = "server",
+    params(QueryForm<ConfirmClock>),
     request_body = ConfirmClock,
     responses((status = 200, description = "the jump is accepted", body = ConfirmedClock), Unmet),
 )]
 pub(crate) async fn confirm(
     State(app): State<App>,
-    _: Input<ConfirmClock>,
+    input: Input<ConfirmClock>,
 ) -> Result<Json<ConfirmedClock>, ApiError> {
-    let confirmed = app.clock.confirm().await.map_err(|error| {
+    let ConfirmClock { by, reason } = input.body;
+    let act = act_of(by.as_deref(), reason.as_deref());
+    let confirmed = app.clock.confirm(&act).await.map_err(|error| {
         let details = Unavailable { outcome: Outcome::Unknown, retry_after_ms: RETRY_AFTER_MS };
         ApiError::new(details, format!("storing the confirmation failed: {error}"))
     })?;
@@ -54,7 +57,6 @@ pub(crate) async fn confirm(
         let message = "nothing to confirm: no forward jump of the clock is held back";
         ApiError::new(FailedPrecondition::default(), message)
     })?;
-    let act = act_of(None, None);
     log_act!(act, "clock jump confirmed; following the clock", ahead_s = held.ahead_ms / 1_000);
     Ok(Json(ConfirmedClock { ahead_ms: held.ahead_ms, now: convert::time(app.clock.now()) }))
 }

@@ -8,6 +8,7 @@ use driftq_api::cluster::{DrainNode, MoveShard, Node, Nodes, Shard, Shards};
 use driftq_api::error::details::{FailedPrecondition, Unavailable};
 use driftq_api::words::{NodeState, Outcome, ShardState};
 use driftq_api::{Time, schema};
+use driftq_core::command::StorageAct;
 use driftq_core::ownership::{AdminError, ClusterRows, ClusterView, NodeRole, NodeRow};
 use driftq_core::{NodeId, ShardId, Timestamp};
 use driftq_storage::EngineError;
@@ -49,14 +50,10 @@ fn unanswered(error: &EngineError, outcome: Outcome) -> ApiError {
     ApiError::new(details, format!("the database did not answer: {error}"))
 }
 
-fn id(node: NodeId) -> String {
-    format!("n_{:016x}", node.0)
-}
-
 /// Parses a node id. An invalid id is reported as an unknown node.
 fn node_of(text: &str) -> Result<NodeId, ApiError> {
     let number = text.strip_prefix("n_").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-    number.map(NodeId).filter(|node| id(*node) == text).ok_or_else(|| AdminError::NoNode.into())
+    number.map(NodeId).filter(|node| node.name() == text).ok_or_else(|| AdminError::NoNode.into())
 }
 
 fn time(at: Timestamp) -> Time {
@@ -67,7 +64,7 @@ impl ClusterSnapshot {
     fn node(&self, node: NodeId, row: &NodeRow) -> Node {
         let held = self.cluster_rows.shards.iter().filter(|held| held.node == Some(node)).count();
         Node {
-            node: id(node),
+            node: node.name(),
             address: row.address.to_string(),
             version: row.version.to_string(),
             state: match self.view.nodes.get(&node).map(|view| view.part) {
@@ -96,13 +93,16 @@ impl ClusterSnapshot {
                 (Some(_), Some(_)) => ShardState::Held,
                 (Some(_), None) => ShardState::Lost,
             },
-            node: held.node.map(id),
+            node: held.node.map(NodeId::name),
             address: holder.map(|node| node.address.to_string()),
             epoch: held.epoch.0,
             since: progress.and_then(|progress| progress.since).map(time),
             batch: progress.map_or(0, |progress| progress.batch.0),
             // A pin to a node that is no longer alive has no effect.
-            pinned_to: held.pinned_to.filter(|node| self.view.nodes.contains_key(node)).map(id),
+            pinned_to: held
+                .pinned_to
+                .filter(|node| self.view.nodes.contains_key(node))
+                .map(NodeId::name),
         })
     }
 }
@@ -128,40 +128,46 @@ pub(super) async fn all_nodes(app: &App) -> Result<Vec<Node>, ApiError> {
 }
 
 impl ApiRequest for DrainNode {
-    const QUERY: &'static [Param] = &[];
+    const QUERY: &'static [Param] = &[field("by"), field("reason")];
 }
 
 /// Drains a node: it gives up its shards and claims no others.
 #[utoipa::path(
     post, path = "/v1/nodes/{node}/drain", operation_id = "drain_node", tag = "cluster",
-    params(("node" = schema::NodeId, Path)),
+    params(("node" = schema::NodeId, Path), QueryForm<DrainNode>),
     request_body = DrainNode,
     responses((status = 200, description = "the node", body = Node), Missing, Unmet),
 )]
 pub(crate) async fn drain(
     State(app): State<App>,
     Path(node): Path<String>,
-    _: Input<DrainNode>,
+    input: Input<DrainNode>,
 ) -> Result<Json<Node>, ApiError> {
-    set_drained(&app, &node, true).await
+    set_drained(&app, &node, true, input.body).await
 }
 
 /// Ends the drain of a node, so that it claims shards again.
 #[utoipa::path(
     post, path = "/v1/nodes/{node}/undrain", operation_id = "undrain_node", tag = "cluster",
-    params(("node" = schema::NodeId, Path)),
+    params(("node" = schema::NodeId, Path), QueryForm<DrainNode>),
     request_body = DrainNode,
     responses((status = 200, description = "the node", body = Node), Missing, Unmet),
 )]
 pub(crate) async fn undrain(
     State(app): State<App>,
     Path(node): Path<String>,
-    _: Input<DrainNode>,
+    input: Input<DrainNode>,
 ) -> Result<Json<Node>, ApiError> {
-    set_drained(&app, &node, false).await
+    set_drained(&app, &node, false, input.body).await
 }
 
-async fn set_drained(app: &App, node: &str, drained: bool) -> Result<Json<Node>, ApiError> {
+async fn set_drained(
+    app: &App,
+    node: &str,
+    drained: bool,
+    DrainNode { by, reason }: DrainNode,
+) -> Result<Json<Node>, ApiError> {
+    let act = act_of(by.as_deref(), reason.as_deref());
     let before = snapshot(app).await?;
     let node = node_of(node)?;
     if drained {
@@ -169,9 +175,11 @@ async fn set_drained(app: &App, node: &str, drained: bool) -> Result<Json<Node>,
     } else {
         before.view.may_undrain(node)?
     }
-    let result = membership(app)?.postgres.drain(node, drained).await;
+    let done = if drained { StorageAct::DrainNode(node) } else { StorageAct::UndrainNode(node) };
+    let record = done.record(app.clock.now(), &act);
+    let result = membership(app)?.postgres.drain(node, drained, record).await;
     result.map_err(|error| unanswered(&error, Outcome::Unknown))?;
-    let (act, node_id) = (act_of(None, None), id(node));
+    let node_id = node.name();
     if drained {
         log_act!(act, "node drained", node = %node_id);
     } else {
@@ -197,7 +205,7 @@ pub(crate) async fn shards(
 }
 
 impl ApiRequest for MoveShard {
-    const QUERY: &'static [Param] = &[field("node")];
+    const QUERY: &'static [Param] = &[field("node"), field("by"), field("reason")];
 }
 
 /// Moves a shard to a node, where it stays while that node is active.
@@ -214,12 +222,14 @@ pub(crate) async fn put(
 ) -> Result<Json<Shard>, ApiError> {
     let before = snapshot(&app).await?;
     let shard = ShardId(shard.parse().map_err(|_| AdminError::NoShard)?);
-    let node = input.body.node.as_deref().map(node_of).transpose()?;
+    let MoveShard { node, by, reason } = input.body;
+    let node = node.as_deref().map(node_of).transpose()?;
     before.view.may_put(shard, node)?;
-    let result = membership(&app)?.postgres.put(shard, node).await;
+    let act = act_of(by.as_deref(), reason.as_deref());
+    let record = StorageAct::MoveShard(shard, node).record(app.clock.now(), &act);
+    let result = membership(&app)?.postgres.put(shard, node, record).await;
     result.map_err(|error| unanswered(&error, Outcome::Unknown))?;
-    let act = act_of(None, None);
-    match node.map(id) {
+    match node.map(NodeId::name) {
         Some(node) => log_act!(act, "shard pinned to a node", %shard, %node),
         None => log_act!(act, "shard unpinned", %shard),
     }

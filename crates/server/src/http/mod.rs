@@ -61,6 +61,7 @@ pub use cors::AllowedOrigins;
 pub use host::AllowedHosts;
 pub use openapi::document;
 pub use rejection_log::RejectionLog;
+pub use request_log::act_of;
 pub use router::router;
 
 pub(crate) use app::{NAMESPACE, topic_name};

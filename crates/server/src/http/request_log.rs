@@ -131,8 +131,9 @@ impl AccessLine {
     }
 }
 
-/// The administrative act that the current request performs, for its audit records.
-pub(super) fn act_of(by: Option<&str>, reason: Option<&str>) -> Act {
+/// The administrative act that the current request performs, for its audit records. Offline there
+/// is no request, and the act has no request id.
+pub fn act_of(by: Option<&str>, reason: Option<&str>) -> Act {
     let text = |given: Option<&str>| given.unwrap_or_default().into();
     let (id, request_id) = (new_id().into(), current_id().into());
     Act { id, by: text(by), reason: text(reason), request_id }

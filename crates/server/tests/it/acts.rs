@@ -7,14 +7,14 @@ use crate::client::Client;
 use crate::verbs::{token, with};
 
 /// The records of a page, each checked against the hash of the one before it in its chain.
-async fn acts(broker: &Client, query: &str) -> (Vec<Value>, Option<String>) {
+pub(crate) async fn acts(broker: &Client, query: &str) -> (Vec<Value>, Option<String>) {
     let page = broker.get(format!("/v1/audit/admin?{query}")).await.is(200);
     let records = page["acts"].as_array().expect("a list");
     let records = records.iter().map(|act| act["record"].clone()).collect();
     (records, page["next_cursor"].as_str().map(str::to_owned))
 }
 
-fn words(records: &[Value], field: &str) -> Vec<String> {
+pub(crate) fn words(records: &[Value], field: &str) -> Vec<String> {
     records.iter().map(|record| record[field].as_str().unwrap_or("-").to_owned()).collect()
 }
 
@@ -71,6 +71,7 @@ async fn pages_follow_each_other_over_all_shards() {
     let mut topics = words(&all, "topic");
     topics.sort();
     assert_eq!(topics, (0..10).map(|number| format!("t{number}")).collect::<Vec<_>>());
+    // A cursor has a place for each shard and one for the storage.
     let broken = broker.get("/v1/audit/admin?cursor=MTI").await.is(400);
     assert_eq!(broken["field"], "cursor");
 }

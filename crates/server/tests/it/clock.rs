@@ -9,6 +9,7 @@ use driftq_storage::sqlite::Sqlite;
 use driftq_storage::{Engine as _, wall_clock};
 use serde_json::json;
 
+use crate::acts::{acts, words};
 use crate::broker::Broker;
 use crate::verbs::time;
 
@@ -32,7 +33,7 @@ async fn after_a_process_at(now: Timestamp) -> Broker {
             boot_ms: (seconds * 1_000.0) as u64,
             now,
         });
-        wait(engine.put_meta(record.name(), record.text())).expect("it is stored");
+        wait(engine.put_meta(record.name(), record.text(), None)).expect("it is stored");
     })
     .await
 }
@@ -60,7 +61,7 @@ async fn a_jump_while_no_process_ran_is_held_back_until_it_is_confirmed() {
     let ahead = explained["clock"]["ahead_ms"].as_u64().unwrap_or_default();
     assert!(ahead.abs_diff(3 * HOUR_MS) < 60_000, "{explained}");
 
-    let confirmed = broker.post("/v1/clock/confirm", json!({})).await.is(200);
+    let confirmed = broker.post("/v1/clock/confirm", json!({ "by": "ops" })).await.is(200);
     let ahead = confirmed["ahead_ms"].as_u64().unwrap_or_default();
     assert!(ahead.abs_diff(3 * HOUR_MS) < 60_000, "{confirmed}");
     assert!(wall_clock().0.abs_diff(time(&confirmed["now"])) < 60_000, "{confirmed}");
@@ -70,6 +71,10 @@ async fn a_jump_while_no_process_ran_is_held_back_until_it_is_confirmed() {
     assert_eq!(broker.get("/v1/readyz").await.is(200), json!({ "status": "ready" }));
     let broker = broker.restart().await;
     assert_eq!(broker.get("/v1/readyz").await.is(200), json!({ "status": "ready" }));
+    let (acts, _) = acts(&broker, "limit=9").await;
+    assert_eq!(words(&acts, "act"), ["confirm_clock", "create_group", "create_topic"]);
+    assert_eq!(acts[0]["by"], "ops");
+    assert_eq!(acts[0]["details"]["ahead_ms"], confirmed["ahead_ms"].to_string());
 }
 
 #[tokio::test]

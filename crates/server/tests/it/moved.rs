@@ -5,6 +5,7 @@ use driftq_server::config::{Config, EngineConfig};
 use driftq_server::offline;
 use serde_json::{Value, json};
 
+use crate::acts::acts;
 use crate::broker::{Broker, copy_of, database};
 use crate::client::Client;
 use crate::verbs::token;
@@ -39,8 +40,12 @@ async fn after_a_restore_older_tokens_and_ids_are_rejected() {
     node.stop().await;
 
     assert!(refused(&backup).await.contains("run `driftq mark-restored`"));
-    let restore = offline::database_restored(&backup).await.expect("no node runs on it");
+    let restore = offline::database_restored(&backup, &offline::act_of(Some("ops"), None))
+        .await
+        .expect("no node runs on it");
     let node = Broker::on_database(&backup).await;
+    let (acts, _) = acts(&node, "limit=1").await;
+    assert_eq!(["act", "by"].map(|field| &acts[0][field]), ["mark_restored", "ops"]);
     for stale in [&before, &after] {
         let answer = node.ack(token(stale)).await;
         assert!([404, 409].contains(&answer.status), "{answer:?}");
@@ -53,7 +58,9 @@ async fn after_a_restore_older_tokens_and_ids_are_rejected() {
         fence > begun["fence"].as_u64() && fence >= Some(u64::from(restore) << 20),
         "{fence:?}"
     );
-    let alive = offline::database_restored(&backup).await.expect_err("a node runs on it");
+    let alive = offline::database_restored(&backup, &offline::act_of(Some("ops"), None))
+        .await
+        .expect_err("a node runs on it");
     assert!(alive.to_string().contains("stop it"), "{alive}");
 }
 
@@ -168,7 +175,7 @@ async fn a_copied_directory_is_served_only_after_mark_restored() {
     let other = database().await;
     offline::copy(directory.path(), &other, &mut |_, _| ()).await.expect("copied once more");
     driftq_storage::sqlite::Sqlite::open(directory.path(), None).err().expect("it was copied");
-    offline::directory_restored(directory.path()).expect("restored");
+    offline::directory_restored(directory.path(), &offline::act_of(None, None)).expect("restored");
     let engine =
         driftq_storage::sqlite::Sqlite::open(directory.path(), None).expect("it is served");
     assert!(engine.identity().restore > 0, "tokens issued before the copy would be valid in both");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::acts::{acts, words};
 use crate::broker::Broker;
 use crate::client::Client;
 use crate::verbs::{fields, time, token};
@@ -105,7 +106,8 @@ async fn a_drained_node_serves_no_shards_and_still_answers() {
     let held = two.receive("t", "g", "o").await;
     let path = format!("/v1/nodes/{}", shown(&two).await["node"].as_str().expect("an id"));
     // Any node accepts the request.
-    let drained = one.post(format!("{path}/drain"), json!({})).await.is(200);
+    let by = json!({ "by": "ops", "reason": "new kernel" });
+    let drained = one.post(format!("{path}/drain"), by).await.is(200);
     assert_eq!(drained["state"], "drained");
     until("all shards are with the other", async || {
         loads(&one).await == BTreeMap::from([(address(&one), 8)])
@@ -120,6 +122,11 @@ async fn a_drained_node_serves_no_shards_and_still_answers() {
     two.post(format!("{path}/undrain"), json!({})).await.is(200);
     until("it has its share again", async || loads(&one).await.get(&address(&two)) == Some(&4))
         .await;
+    // The rejected drain is not recorded.
+    let (acts, _) = acts(&one, "limit=2").await;
+    assert_eq!(words(&acts, "act"), ["undrain_node", "drain_node"]);
+    assert_eq!(["by", "reason"].map(|field| &acts[1][field]), ["ops", "new kernel"]);
+    assert_eq!(acts[1]["details"]["node"], drained["node"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,6 +151,10 @@ async fn a_moved_shard_stays_until_its_node_stops() {
     until("all have some", async || loads(&one).await.len() == 3).await;
     assert!(is_there(&one).await);
     one.post(&path, json!({})).await.is(200);
+    let (acts, _) = acts(&three, "limit=2").await;
+    assert_eq!(words(&acts, "act"), ["move_shard", "move_shard"]);
+    let nodes: Vec<&Value> = acts.iter().map(|act| &act["details"]["node"]).collect();
+    assert_eq!(nodes, [&json!("any"), &node]);
     two.stop().await;
     until("the others have all", async || loads(&three).await.values().sum::<usize>() == 8).await;
     let gone = one.post(&path, json!({ "node": node })).await.refused(404, "NOT_FOUND");

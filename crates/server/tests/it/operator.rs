@@ -36,7 +36,7 @@ async fn administrative_requests_accept_by_and_reason() {
     let patch = json!({ "settings": {}, "by": 1 });
     broker.patch("/v1/topics/t", patch).await.invalid("by");
     for path in ["/v1/topics/t/groups/g", "/v1/topics/t"] {
-        // Without `confirm`, nothing is deleted whoever asks.
+        // Without `confirm`, nothing is deleted.
         broker.delete(format!("{path}?by=ann&reason=old")).await.invalid("confirm");
         let name = &path[path.len() - 1..];
         broker.delete(format!("{path}?confirm={name}&by=ann&by=bob")).await.invalid("by");

@@ -18,7 +18,9 @@ use tokio_postgres::types::ToSql;
 use super::cells::{Form, Param, all_forms, arrays};
 use super::check;
 use super::error::OpenError;
-use super::schema::{begin, migrate, place, put_identity, put_meta, put_place, put_shards};
+use super::schema::{
+    begin, migrate, place, put_act, put_identity, put_meta, put_place, put_shards,
+};
 use super::session::Session;
 use super::statements::All;
 use super::target::Target;
@@ -91,6 +93,9 @@ pub async fn copy(
         if let Some(text) = from.meta(name)? {
             put_meta(&copying, name, &text).await?;
         }
+    }
+    for act in from.acts()? {
+        put_act(&copying, &act.record).await?;
     }
     put_place(&copying, place).await?;
     put_shards(&copying, &identity).await?;

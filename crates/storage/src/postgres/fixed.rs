@@ -135,14 +135,20 @@ statements! {
     ", (SELECT max(batch) FROM head WHERE head.shard = shard.shard) FROM shard ORDER BY shard"
 );
 
-    DRAIN: (1, 16) = "UPDATE node SET drained = $2::int8 <> 0 WHERE node = $1";
+    DRAIN: (2, 32) = "WITH done AS (UPDATE node SET drained = $2::int8 <> 0 WHERE node = $1 RETURNING node)
+    INSERT INTO act (body) SELECT $3::text FROM done";
 
-    PUT: (1, 16) = "UPDATE shard SET put = nullif($2::int8, 0) WHERE shard = $1";
+    PUT: (2, 32) = "WITH done AS (UPDATE shard SET put = nullif($2::int8, 0) WHERE shard = $1 RETURNING shard)
+    INSERT INTO act (body) SELECT $3::text FROM done";
 
     IDENTITY: (1, 8) = "SELECT value FROM meta WHERE name = 'identity'";
 
     META: (1, 8) = "SELECT value FROM meta WHERE name = $1";
 
-    PUT_META: (1, 24) = "INSERT INTO meta (name, value) VALUES ($1, $2)
+    /// Also inserts the record of an act unless `$3` is null.
+    PUT_META: (2, 40) = "WITH act AS (INSERT INTO act (body) SELECT $3 WHERE $3::text IS NOT NULL)
+    INSERT INTO meta (name, value) VALUES ($1, $2)
     ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value";
+
+    ACTS: (1, 4) = "SELECT number, body FROM act WHERE number < $1 ORDER BY number DESC LIMIT $2";
 }

@@ -42,12 +42,12 @@ use driftq_core::{BatchNo, ShardId, Timestamp};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Answer, Engine, EngineError, Identity, Ownership};
+use crate::{Answer, Engine, EngineError, Identity, Ownership, StoredAct};
 #[cfg(feature = "sqlite")]
 pub use copy::{CopyError, copy};
 pub use error::OpenError;
 use error::PgError;
-use fixed::{META, PUT_META};
+use fixed::{ACTS, META, PUT_META};
 pub use inspect::{Inspected, inspect};
 pub use members::Member;
 pub use operations::ShardProgress;
@@ -264,14 +264,30 @@ impl Engine for Postgres {
         })
     }
 
-    fn put_meta(&self, name: &'static str, text: String) -> Answer<'_, ()> {
+    fn put_meta(&self, name: &'static str, text: String, act: Option<String>) -> Answer<'_, ()> {
         let inside = self.inside.clone();
         self.ask(ANSWER_TIMEOUT, async move {
             let mut taken = inside.members.take().await?;
             let statement = taken.session.prepared(&PUT_META).await?;
-            taken.session.client.execute(&statement, &[&name, &text]).await?;
+            taken.session.client.execute(&statement, &[&name, &text, &act]).await?;
             taken.give_back();
             Ok(())
+        })
+    }
+
+    fn acts(&self, below: u64, limit: u32) -> Answer<'_, Vec<StoredAct>> {
+        let inside = self.inside.clone();
+        let below = i64::try_from(below).unwrap_or(i64::MAX);
+        self.ask(ANSWER_TIMEOUT, async move {
+            let mut taken = inside.members.take().await?;
+            let statement = taken.session.prepared(&ACTS).await?;
+            let rows = taken.session.client.query(&statement, &[&below, &i64::from(limit)]).await?;
+            taken.give_back();
+            let act = |row: &tokio_postgres::Row| {
+                let number = row.try_get::<_, i64>(0)?.cast_unsigned();
+                Ok(StoredAct { number, record: row.try_get(1)? })
+            };
+            rows.iter().map(act).collect()
         })
     }
 }

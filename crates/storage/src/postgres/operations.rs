@@ -5,9 +5,11 @@ use std::time::Duration;
 use driftq_core::ownership::ClusterRows;
 use driftq_core::{BatchNo, NodeId, ShardId, Timestamp};
 
-use super::Postgres;
 use super::error::PgError;
 use super::fixed::{DRAIN, FAR, PUT};
+use super::session::Pool;
+use super::sql::Sql;
+use super::{ANSWER_TIMEOUT, Inside, Postgres};
 use crate::Answer;
 
 /// The progress of a shard.
@@ -46,16 +48,35 @@ impl Postgres {
         Ok((cluster_rows, far.await?))
     }
 
-    /// Drains a node, or lets it claim shards again.
-    pub fn drain(&self, node: NodeId, drained: bool) -> Answer<'_, ()> {
-        let numbers = vec![node.0.cast_signed(), i64::from(drained)];
-        self.run_statement(|inside| &inside.members, &DRAIN, numbers)
+    /// Drains a node, or lets it claim shards again. `act` is the record of this act.
+    pub fn drain(&self, node: NodeId, drained: bool, act: String) -> Answer<'_, ()> {
+        let numbers = [node.0.cast_signed(), i64::from(drained)];
+        self.run_act(|inside| &inside.members, &DRAIN, numbers, act)
     }
 
-    /// Pins a shard to a node, or unpins it.
-    pub fn put(&self, shard: ShardId, node: Option<NodeId>) -> Answer<'_, ()> {
+    /// Pins a shard to a node, or unpins it. `act` is the record of this act.
+    pub fn put(&self, shard: ShardId, node: Option<NodeId>, act: String) -> Answer<'_, ()> {
         let node = node.map_or(0, |node| node.0.cast_signed());
         // Uses a writer, because it may wait for a commit, and renewals must not wait.
-        self.run_statement(|inside| &inside.writers, &PUT, vec![i64::from(shard.0), node])
+        self.run_act(|inside| &inside.writers, &PUT, [i64::from(shard.0), node], act)
+    }
+
+    fn run_act(
+        &self,
+        pool: fn(&Inside) -> &Pool,
+        sql: &'static Sql,
+        numbers: [i64; 2],
+        act: String,
+    ) -> Answer<'_, ()> {
+        let inside = self.inside.clone();
+        self.ask(ANSWER_TIMEOUT, async move {
+            let mut taken = pool(&inside).take().await?;
+            let session = &mut taken.session;
+            let statement = session.prepared(sql).await?;
+            let [one, two] = &numbers;
+            session.client.execute(&statement, &[one, two, &act]).await?;
+            taken.give_back();
+            Ok(())
+        })
     }
 }

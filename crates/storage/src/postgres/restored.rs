@@ -1,18 +1,19 @@
 //! Marking a database as restored from a backup.
 
 use driftq_core::Timestamp;
+use driftq_core::command::{Act, StorageAct};
 
 use super::error::OpenError;
 use super::fixed::LOOK;
 use super::members::cluster_rows;
-use super::schema::{begin, migrate, place, put_identity, put_place};
+use super::schema::{begin, migrate, place, put_act, put_identity, put_place};
 use super::session::Session;
 use super::target::Target;
 
 /// Marks the database as restored from a backup. Ids, tokens and epochs issued from now on are
 /// greater than all that were issued before, also after the backup. Fails while a node runs on the
-/// database. Returns the new restore generation.
-pub async fn restored(url: &str) -> Result<u32, OpenError> {
+/// database. Records `act`. Returns the new restore generation.
+pub async fn restored(url: &str, act: &Act) -> Result<u32, OpenError> {
     let mut session = Session::open(&Target::read(url)?).await?;
     let place = place(&session.client).await;
     let restoring = begin(&mut session.client).await?;
@@ -32,6 +33,8 @@ pub async fn restored(url: &str) -> Result<u32, OpenError> {
     let epochs = "UPDATE shard SET epoch = greatest(epoch + 1, $1), node = NULL, put = NULL";
     restoring.execute(epochs, &[&least]).await?;
     restoring.execute("DELETE FROM node", &[]).await?;
+    let done = StorageAct::MarkRestored { restore: identity.restore };
+    put_act(&restoring, &done.record(Timestamp(now.cast_unsigned()), act)).await?;
     restoring.commit().await?;
     Ok(identity.restore)
 }

@@ -8,11 +8,12 @@ use super::error::OpenError;
 use crate::Identity;
 
 /// The migrations in order. A released migration never changes.
-const STEPS: [&str; 4] = [
+const STEPS: [&str; 5] = [
     include_str!("migrations/0001_begin.sql"),
     include_str!("migrations/0002_operations.sql"),
     include_str!("migrations/0003_unending_by_age.sql"),
     include_str!("migrations/0004_expiry_by_time.sql"),
+    include_str!("migrations/0005_acts.sql"),
 ];
 
 /// The oldest version whose binaries can still use these tables. A migration that breaks them
@@ -126,6 +127,12 @@ pub(super) async fn put_meta(
     text: &str,
 ) -> Result<(), OpenError> {
     making.execute(PUT, &[&name, &text]).await?;
+    Ok(())
+}
+
+/// Stores the record of an act.
+pub(super) async fn put_act(making: &Transaction<'_>, record: &str) -> Result<(), OpenError> {
+    making.execute("INSERT INTO driftq.act (body) VALUES ($1)", &[&record]).await?;
     Ok(())
 }
 

@@ -4,9 +4,11 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use driftq_core::command::{Act, StorageAct};
 use rusqlite::Connection;
 
 use super::error::OpenError;
+use super::writing::put_act;
 use super::{COPIED, Directory, directory, read_identity, schema};
 use crate::{Identity, wall_clock};
 
@@ -71,8 +73,8 @@ fn begin_again(connection: &Connection, path: &Path) -> Result<Identity, OpenErr
 }
 
 /// Marks a data directory as restored from a copy that was not created by `back_up`. Returns its
-/// new restore generation.
-pub fn restored(data: &Path) -> Result<u32, OpenError> {
+/// new restore generation. Records `act`.
+pub fn restored(data: &Path, act: &Act) -> Result<u32, OpenError> {
     let database = directory::database(data);
     if !database.exists() {
         return Err(OpenError::Missing(data.to_owned()));
@@ -83,6 +85,8 @@ pub fn restored(data: &Path) -> Result<u32, OpenError> {
     let identity = begin_again(&putting, &database)?;
     let least = identity.least_epoch().cast_signed();
     putting.execute("UPDATE shard SET epoch = max(epoch + 1, ?1)", [least])?;
+    let done = StorageAct::MarkRestored { restore: identity.restore };
+    put_act(&putting, &done.record(wall_clock(), act))?;
     putting.commit()?;
     Ok(identity.restore)
 }

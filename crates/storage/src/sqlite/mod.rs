@@ -32,7 +32,7 @@ use driftq_core::{BatchNo, ShardId, Timestamp};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::{Answer, Engine, EngineError, Identity, Ownership, wall_clock};
+use crate::{Answer, Engine, EngineError, Identity, Ownership, StoredAct, wall_clock};
 use checkpoint::Checkpointer;
 use directory::Directory;
 use statements::All;
@@ -269,7 +269,13 @@ impl Engine for Sqlite {
         self.ask(&self.reader, move |connection, _| Ok(writing::meta(connection, name)?))
     }
 
-    fn put_meta(&self, name: &'static str, text: String) -> Answer<'_, ()> {
-        self.ask(&self.writer, move |connection, _| Ok(writing::put_meta(connection, name, &text)?))
+    fn put_meta(&self, name: &'static str, text: String, act: Option<String>) -> Answer<'_, ()> {
+        self.ask(&self.writer, move |connection, _| {
+            Ok(writing::put_meta(connection, name, &text, act.as_deref())?)
+        })
+    }
+
+    fn acts(&self, below: u64, limit: u32) -> Answer<'_, Vec<StoredAct>> {
+        self.ask(&self.reader, move |connection, _| Ok(writing::acts(connection, below, limit)?))
     }
 }

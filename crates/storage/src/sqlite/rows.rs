@@ -9,7 +9,7 @@ use super::cells::Line;
 use super::error::OpenError;
 use super::{COPIED, Sqlite, directory, schema, writing};
 use crate::layout::{layout, row_of};
-use crate::{Engine as _, EngineError, Identity, Ownership, wall_clock};
+use crate::{Engine as _, EngineError, Identity, Ownership, StoredAct, wall_clock};
 
 /// A data directory that is read completely. No server can start on it meanwhile.
 pub(crate) struct DirectoryReader {
@@ -38,9 +38,16 @@ impl DirectoryReader {
         Ok(writing::meta(&self.connection, name)?)
     }
 
+    /// Returns all records of acts that no shard committed, oldest first.
+    pub(crate) fn acts(&self) -> Result<Vec<StoredAct>, OpenError> {
+        let mut acts = writing::acts(&self.connection, u64::MAX, u32::MAX)?;
+        acts.reverse();
+        Ok(acts)
+    }
+
     /// Marks the directory as copied, so that no server starts on it.
     pub(crate) async fn mark_copied(&self) -> Result<(), EngineError> {
-        self.engine.put_meta(COPIED, wall_clock().to_string()).await
+        self.engine.put_meta(COPIED, wall_clock().to_string(), None).await
     }
 
     /// Returns the last ownership of each shard that was ever claimed.

@@ -11,7 +11,7 @@ use super::error::OpenError;
 const APPLICATION: i32 = 0x6472_6674;
 /// The migrations in order. An older file is migrated to the newest version when it is opened to
 /// write.
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 8] = [
     include_str!("schema.sql"),
     include_str!("effects.sql"),
     include_str!("version_3.sql"),
@@ -21,6 +21,7 @@ const STEPS: [&str; 7] = [
     // No change of a table: pages and outbox rows may have version 2, which earlier releases cannot
     // read. They reject the file instead of a partition.
     "",
+    include_str!("version_8.sql"),
 ];
 const VERSION: i32 = STEPS.len() as i32;
 

@@ -8,8 +8,8 @@ use rusqlite::{
 };
 
 use super::statements::All;
-use crate::Ownership;
 use crate::layout::{Cell, content_cells, key_cells};
+use crate::{Ownership, StoredAct};
 
 /// Why a call failed: the ownership has ended, or the database reported an error.
 pub(super) enum Failed {
@@ -39,10 +39,37 @@ pub(super) fn meta(connection: &Connection, name: &str) -> rusqlite::Result<Opti
     connection.query_row(select, [name], |row| row.get(0)).optional()
 }
 
-pub(super) fn put_meta(connection: &Connection, name: &str, text: &str) -> rusqlite::Result<()> {
+pub(super) fn put_meta(
+    connection: &Connection,
+    name: &str,
+    text: &str,
+    act: Option<&str>,
+) -> rusqlite::Result<()> {
+    let putting = connection.unchecked_transaction()?;
     let put = "INSERT INTO meta (name, value) VALUES (?1, ?2)
                ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-    connection.execute(put, [name, text]).map(drop)
+    putting.execute(put, [name, text])?;
+    if let Some(record) = act {
+        put_act(&putting, record)?;
+    }
+    putting.commit()
+}
+
+pub(super) fn put_act(connection: &Connection, record: &str) -> rusqlite::Result<()> {
+    connection.execute("INSERT INTO act (body) VALUES (?1)", [record]).map(drop)
+}
+
+/// Returns the records of acts with a number less than `below`, newest first.
+pub(super) fn acts(
+    connection: &Connection,
+    below: u64,
+    limit: u32,
+) -> rusqlite::Result<Vec<StoredAct>> {
+    let select = "SELECT number, body FROM act WHERE number < ?1 ORDER BY number DESC LIMIT ?2";
+    let mut select = connection.prepare_cached(select)?;
+    let below = i64::try_from(below).unwrap_or(i64::MAX);
+    let act = |row: &rusqlite::Row<'_>| Ok(StoredAct { number: row.get(0)?, record: row.get(1)? });
+    select.query_map((below, limit), act)?.collect()
 }
 
 /// Fails as fenced unless the ownership is the current one.

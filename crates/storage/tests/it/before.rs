@@ -44,7 +44,7 @@ async fn nodes_of_both_versions_see_each_other() {
     assert_eq!(renew(false).await, [] as [String; 0]);
     let member =
         Member { node: NodeId(2), address: "http://localhost:1".into(), version: "1".into() };
-    new.put(ShardId(0), Some(NodeId(2))).await.expect("it is put");
+    new.put(ShardId(0), Some(NodeId(2)), "{}".to_owned()).await.expect("it is put");
     let shown = new.renew(&member, false, LEASE_MS, WAIT).await.expect("it renews");
     assert_eq!((shown.nodes[&NodeId(1)].rules, shown.nodes[&NodeId(2)].rules), (1, RULES));
     let view = shown.view();

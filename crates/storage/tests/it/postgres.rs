@@ -7,7 +7,7 @@ use bytes::Bytes;
 use driftq_core::row::{Columns, Key, Place, Read, RecordKind, Row, UNENDING, Write};
 use driftq_core::{BatchNo, Lane, NodeId, ShardId, Timestamp, TopicId};
 use driftq_storage::postgres::{Member, OpenError, Postgres};
-use driftq_storage::{Answer, Engine, EngineError, Ownership};
+use driftq_storage::{Answer, Engine, EngineError, Ownership, StoredAct};
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
 
@@ -302,9 +302,14 @@ fn a_meta_value_is_visible_to_other_nodes() {
         let url = database().await;
         let (one, other) = (open(&url).await, open(&url).await);
         assert_eq!(other.meta("clock_held").await, Ok(None));
-        one.put_meta("clock_held", "1".to_owned()).await.expect("it is stored");
-        one.put_meta("clock_held", "2".to_owned()).await.expect("it is stored");
+        one.put_meta("clock_held", "1".to_owned(), None).await.expect("it is stored");
+        one.put_meta("clock_held", "2".to_owned(), Some("{}".to_owned()))
+            .await
+            .expect("it is stored");
         assert_eq!(other.meta("clock_held").await, Ok(Some("2".to_owned())));
+        let acts = vec![StoredAct { number: 1, record: "{}".to_owned() }];
+        assert_eq!(other.acts(u64::MAX, 9).await, Ok(acts));
+        assert_eq!(other.acts(1, 9).await, Ok(Vec::new()));
         assert!(other.identity().is_still(open(&url).await.identity()));
     });
 }

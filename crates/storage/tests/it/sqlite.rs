@@ -12,7 +12,7 @@ use driftq_core::{
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::sqlite::{BackupError, Checked, Sqlite, back_up, check, dump};
-use driftq_storage::{Answer, Engine, EngineError, Ownership, recover};
+use driftq_storage::{Answer, Engine, EngineError, Ownership, StoredAct, recover};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -141,11 +141,11 @@ fn a_newer_file_and_a_foreign_file_are_rejected() {
     let directory = TempDir::new().unwrap();
     drop(open(directory.path()));
     let file = directory.path().join("driftq.db");
-    Connection::open(&file).unwrap().pragma_update(None, "user_version", 8).unwrap();
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 9).unwrap();
     let refused = Sqlite::open(directory.path(), None).err().expect("refused");
     let refused = refused.to_string();
     assert!(
-        refused.contains("has format 8, but this driftq supports 7; use a newer driftq"),
+        refused.contains("has format 9, but this driftq supports 8; use a newer driftq"),
         "{refused}"
     );
     let foreign = TempDir::new().unwrap();
@@ -181,7 +181,7 @@ fn an_older_file_is_migrated() {
     let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('held', 'effects', 'audit')";
     let version = "SELECT user_version FROM pragma_user_version";
     let number = |sql: &str| newer.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!((number(tables), number(version)), (3, 7));
+    assert_eq!((number(tables), number(version)), (3, 8));
 }
 
 #[test]
@@ -367,11 +367,15 @@ fn a_meta_value_survives_a_restart() {
     let directory = TempDir::new().expect("a directory");
     let engine = open(directory.path());
     assert_eq!(wait(engine.meta("clock_held")), Ok(None));
-    wait(engine.put_meta("clock_held", "1".to_owned())).expect("it is stored");
-    wait(engine.put_meta("clock_held", "2".to_owned())).expect("it is stored");
+    wait(engine.put_meta("clock_held", "1".to_owned(), None)).expect("it is stored");
+    wait(engine.put_meta("clock_held", "2".to_owned(), Some("{}".to_owned())))
+        .expect("it is stored");
     let identity = engine.identity().clone();
     drop(engine);
     let engine = open(directory.path());
     assert_eq!(wait(engine.meta("clock_held")), Ok(Some("2".to_owned())));
+    let acts = vec![StoredAct { number: 1, record: "{}".to_owned() }];
+    assert_eq!(wait(engine.acts(u64::MAX, 9)), Ok(acts));
+    assert_eq!(wait(engine.acts(1, 9)), Ok(Vec::new()));
     assert_eq!(*engine.identity(), identity);
 }

@@ -1,10 +1,9 @@
 //! Appends accepted decisions of the ledger and administrative acts to the chains of their namespace,
 //! in the same commit.
 
-use crate::act::{ActRecord, RecordedCommand};
 use crate::audit::{Accepted, AuditRecord, ChainRecord, Link, Tip, chain_of_acts, outcome_hash};
 use crate::change::{Change, Decision, Lookup, Reads};
-use crate::command::{AuditSlice, ReadAudit, Reply};
+use crate::command::{AuditSlice, ReadAudit, RecordedCommand, Reply};
 use crate::effect::EffectRow;
 use crate::format::Format;
 use crate::id::Text;
@@ -12,6 +11,7 @@ use crate::pack::{AuditRun, chain_hash, open_audit};
 use crate::refusal::Decided;
 use crate::shard::Shard;
 use crate::shard::context::Context;
+use crate::shard::verbs::act_record::act_record;
 
 impl Context<'_> {
     /// Records that a fence was granted.
@@ -40,7 +40,7 @@ impl Context<'_> {
             return;
         }
         let RecordedCommand { act, command } = recorded;
-        let record = ActRecord::of(self.now, act, command, &decision.reply);
+        let record = act_record(self.now, act, command, &decision.reply);
         if let Some((namespace, record)) = record {
             let chain = chain_of_acts(&namespace);
             self.link(chain, ChainRecord::Act(record), &mut decision.changes);

@@ -1,5 +1,6 @@
 //! Commands of clients, other shards and operators, one file per verb.
 
+mod act_record;
 pub(super) mod audit;
 pub(super) mod commit;
 pub(super) mod create_group;
