@@ -61,6 +61,8 @@ pub enum What {
     Committed { shard: u32, epoch: u64, batch: u64, now: u64, facts: Vec<Fact> },
     /// A node claimed a shard under `epoch`.
     Claimed { node: u64, shard: u32, epoch: u64 },
+    /// A node of an older release is alive, so acts on this shard are not recorded under `epoch`.
+    OlderNodes { shard: u32, epoch: u64 },
     /// A node renewed its lease in the database. Other nodes may consider it dead `lease_ms` later.
     Renewed { node: u64, lease_ms: u64 },
     /// The process of a node is stopped until `until`, by the harness clock.
@@ -358,6 +360,8 @@ pub enum Fact {
     /// These calls, to the ledger or to commit, were decided in this batch, based on records
     /// committed before or in it.
     Decided { calls: Vec<u64> },
+    /// The act that this call is part of is recorded.
+    Acted { call: u64 },
     /// The commit of this call is done with this batch. A repeat returns the same result until
     /// `until`, by the authority clock.
     Committed { call: u64, until: u64 },

@@ -149,11 +149,14 @@ pub enum Invariant {
     ConfirmedClockJump,
     /// 62: A worker that has left gets nothing for a minute, unless its shard is claimed again.
     Leave,
+    /// 63: An act of an operator that changes something is recorded once, in the commit that
+    /// changes it. The rule does not apply while a node of an older release is alive.
+    RecordedActs,
 }
 
 impl Invariant {
     /// Every invariant, in order.
-    pub const ALL: [Invariant; 51] = {
+    pub const ALL: [Invariant; 52] = {
         use Invariant::*;
         [
             NoLoss,
@@ -207,6 +210,7 @@ impl Invariant {
             FairAttempts,
             ConfirmedClockJump,
             Leave,
+            RecordedActs,
         ]
     };
 }

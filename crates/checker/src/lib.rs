@@ -10,6 +10,7 @@
 //! Each module checks its own invariants and does not depend on the others. They share the
 //! `timeline`, in which every name is replaced by a number.
 
+mod acts;
 mod attempts;
 mod clients;
 mod clock;
@@ -82,6 +83,7 @@ fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     outbox::judge(timeline, findings);
     counters::judge(timeline, findings);
     pointers::judge(timeline, findings);
+    acts::judge(timeline, findings);
     attempts::judge(timeline, findings);
     storage::judge_outdated(timeline, findings);
     if timeline.has_facts() {

@@ -38,6 +38,7 @@ pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
             | What::Delivered(_)
             | What::Counted { .. }
             | What::Damaged { .. }
+            | What::OlderNodes { .. }
             | What::Corrupted { .. }
             | What::Leaked { .. }
             | What::Limits { .. }

@@ -31,6 +31,7 @@ fn without_end(event: &Event) -> Option<Event> {
         | What::Fault { .. }
         | What::Healed
         | What::Limits { .. }
+        | What::OlderNodes { .. }
         | What::Corrupted { .. }
         | What::Clock { .. }
         | What::Left { .. } => Some(event.clone()),

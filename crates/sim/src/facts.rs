@@ -14,6 +14,7 @@ use std::sync::Arc;
 use driftq_checker::history::{
     Content, Fact, Granted, How, Lease, Name, Record, Retry, Stored, What,
 };
+use driftq_core::audit::ChainRecord;
 use driftq_core::change::{Change, End, Entry, EntryState, GroupRow, TopicRow};
 use driftq_core::row::RecordKind;
 use driftq_core::{
@@ -361,13 +362,19 @@ impl Facts {
             // No run damages blocks.
             Change::BlockGone { .. } => {}
             Change::Pointer(row) => self.pointed(row, stats),
+            Change::Audit(link) => {
+                if let ChainRecord::Act(record) = &link.record
+                    && let Ok(call) = record.act.id.parse()
+                {
+                    self.open.push(Fact::Acted { call });
+                }
+            }
             Change::Ids(_)
             | Change::LastError { .. }
             | Change::NoteGone { .. }
             | Change::Owner { .. }
             | Change::OwnerGone(_)
             | Change::Record(_)
-            | Change::Audit(_)
             | Change::EffectLink { .. }
             | Change::HeldGone { .. }
             | Change::History { .. }

@@ -6,8 +6,8 @@ use driftq_checker::history::{
     Decision, MessageStatus, MessageStatusKind, Name, Op, Reply as Told, Right, Status, What,
 };
 use driftq_core::command::{
-    BeginDecision, CommitReceipt, ExplainState, Explained, ExplainedMessage, Full, PeekState,
-    Peeked, Stale,
+    Act, BeginDecision, CommitReceipt, ExplainState, Explained, ExplainedMessage, Full, PeekState,
+    Peeked, RecordedCommand, Stale,
 };
 use driftq_core::effect::EffectState;
 use driftq_core::{Command, Rejection, Reply, Ticket};
@@ -26,6 +26,7 @@ impl World {
         self.stats.operations += 1;
         self.clients.calls.insert(ticket, client);
         self.clients.kinds.insert(ticket, kind_of(&command));
+        let command = recorded(ticket, command);
         self.record(client as u32 + 1, What::Invoked { call: ticket.0, op });
         let delay = self.delay(5);
         self.later(delay, SimEvent::Request { ticket, command: Box::new(command) });
@@ -101,6 +102,30 @@ impl World {
             _ => {}
         }
     }
+}
+
+/// Sends a command of an operator as an act that is named after its call.
+fn recorded(ticket: Ticket, command: Command) -> Command {
+    let is_act = matches!(
+        command,
+        Command::CreateTopic(_)
+            | Command::PatchTopic(_)
+            | Command::DeleteTopic(_)
+            | Command::CreateGroup(..)
+            | Command::DeleteGroup(_)
+            | Command::Pause(_)
+            | Command::Resume(_)
+            | Command::Seek(_)
+            | Command::Redrive(_)
+            | Command::Purge(_)
+            | Command::Resolve(_)
+            | Command::Repair(_)
+    );
+    if !is_act {
+        return command;
+    }
+    let act = Act { id: ticket.0.to_string().into(), by: "ops".into(), ..Act::default() };
+    Command::Recorded(Box::new(RecordedCommand { act, command }))
 }
 
 fn saw_effect_rejection(rejection: &Rejection) -> Option<&'static str> {

@@ -161,7 +161,10 @@ impl World {
         // A node of an older release is alive.
         if self.rng.u32(0..4) == 0 {
             let life = self.life;
-            self.alive(life).expect("it has just started").pipeline.set_format(Format::V1);
+            let node = self.alive(life).expect("it has just started");
+            node.pipeline.set_format(Format::V1);
+            let epoch = node.ownership.epoch.0;
+            self.record(0, What::OlderNodes { shard: shard.0, epoch });
         }
         self.later(0, SimEvent::Turn { life: self.life });
     }

@@ -171,6 +171,7 @@ impl<'s, 'a> Model<'s, 'a> {
             | Step::Redriven { .. }
             | Step::Recorded { .. }
             | Step::Decided { .. }
+            | Step::Acted { .. }
             | Step::Committed { .. }
             | Step::Sent { .. }
             | Step::Arrived { .. }

@@ -1,5 +1,7 @@
 //! Builds a timeline from events.
 
+use std::collections::BTreeSet;
+
 use crate::history::{Commit, DeadLetter, Event, Op, Produce, Reply, Start, What};
 use crate::ids::{CallId, Column, CommitId, FastMap};
 use crate::report::Counts;
@@ -39,6 +41,7 @@ impl<'a> Builder<'a> {
             dead_letters: Vec::new(),
             open_max: None,
             corrupted: Vec::new(),
+            older_nodes: BTreeSet::new(),
             healed: None,
             ended: None,
             places: Places::new(),
@@ -123,6 +126,9 @@ impl<'a> Builder<'a> {
                 self.moment(event, Seen::Left { consumer: *consumer, at: event.at })
             }
             // Other checks read the event itself.
+            What::OlderNodes { shard, epoch } => {
+                self.timeline.older_nodes.insert((*shard, *epoch));
+            }
             What::Corrupted { topic, partition, from, to, .. } => {
                 let lane = self.timeline.places.lane(topic, *partition);
                 self.timeline.corrupted.push((seq, lane, *from..*to));

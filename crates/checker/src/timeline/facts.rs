@@ -16,6 +16,10 @@ pub(super) fn build<'a>(timeline: &mut Timeline<'a>, calls: &FastMap<u64, CallId
             timeline.steps.push(Step::Opened { life, offset });
         }
     }
+    if let Fact::Acted { call } = fact {
+        timeline.steps.extend(calls.get(call).map(|call| Step::Acted { call: *call }));
+        return;
+    }
     if let Fact::Decided { calls: decided } = fact {
         let known = decided.iter().filter_map(|call| calls.get(call));
         timeline.steps.extend(known.map(|call| Step::Decided { call: *call }));
@@ -202,6 +206,7 @@ fn count(counts: &mut Counts, fact: &Fact) {
         | Fact::Extended { .. }
         | Fact::Trimmed { .. }
         | Fact::Decided { .. }
+        | Fact::Acted { .. }
         | Fact::Pinned { .. }
         | Fact::TurnedAway { .. }
         | Fact::Left { .. }

@@ -9,6 +9,7 @@ mod build;
 mod facts;
 mod places;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::history::{
@@ -43,6 +44,8 @@ pub(crate) struct Timeline<'a> {
     pub(crate) open_max: Option<u64>,
     /// Offsets of lanes whose messages the harness damaged, and since which event.
     pub(crate) corrupted: Vec<(u64, LaneId, Range<u64>)>,
+    /// The epochs of shards in which a node of an older release was alive.
+    pub(crate) older_nodes: BTreeSet<(u32, u64)>,
     /// The event at which the faults ended.
     pub(crate) healed: Option<u64>,
     /// The event at which the run ended.
@@ -322,6 +325,7 @@ pub(crate) enum Step<'a> {
     Trimmed { lane: LaneId, first: u64 },
     Recorded { effect: EffectId, under: Option<EntryId>, record: &'a Record },
     Decided { call: CallId },
+    Acted { call: CallId },
     Committed { call: CallId, until: u64 },
     Sent { to: u32, number: u64, content: &'a Content },
     Arrived { from: u32, through: u64 },

@@ -32,6 +32,9 @@ pub(crate) struct Tale {
     pub(crate) holder: Option<Name>,
     pub(crate) until: u64,
     has_commits: bool,
+    /// Calls that are administrative acts. Their records are in the commits that decide them.
+    acts: Vec<u64>,
+    records_acts: bool,
     n_calls: u64,
     seq: u64,
     /// Time that passed in addition to the ten milliseconds of every event.
@@ -55,6 +58,8 @@ impl Tale {
             holder: None,
             until: 0,
             has_commits: true,
+            acts: Vec::new(),
+            records_acts: true,
             n_calls: 0,
             seq: 0,
             passed_ms: 0,
@@ -64,6 +69,11 @@ impl Tale {
     /// From here on commits are not recorded, as with real processes.
     pub(crate) fn hides_commits(&mut self) {
         self.has_commits = false;
+    }
+
+    /// From here on a case records acts itself.
+    pub(crate) fn records_no_acts(&mut self) {
+        self.records_acts = false;
     }
 
     pub(crate) fn happens(&mut self, what: What) {
@@ -82,6 +92,14 @@ impl Tale {
     pub(crate) fn asks(&mut self, op: Op) -> u64 {
         self.n_calls += 1;
         let call = self.n_calls;
+        if let Op::Purge { .. }
+        | Op::Redrive { .. }
+        | Op::DeleteGroup { .. }
+        | Op::DeleteTopic { .. }
+        | Op::Seek { .. } = op
+        {
+            self.acts.push(call);
+        }
         self.happens(What::Invoked { call, op });
         call
     }
@@ -116,15 +134,27 @@ impl Tale {
 
     pub(crate) fn commits(&mut self, facts: impl Into<Vec<Fact>>) {
         self.batch += 1;
+        let facts = self.with_acts(facts.into());
         if self.has_commits {
             self.happens(What::Committed {
                 shard: 0,
                 epoch: self.epoch,
                 batch: self.batch,
                 now: self.now,
-                facts: facts.into(),
+                facts,
             });
         }
+    }
+
+    fn with_acts(&self, mut facts: Vec<Fact>) -> Vec<Fact> {
+        let decided = facts.iter().flat_map(|fact| match fact {
+            Fact::Decided { calls } => calls.clone(),
+            _ => Vec::new(),
+        });
+        let acts = decided.filter(|call| self.records_acts && self.acts.contains(call));
+        let acts: Vec<Fact> = acts.map(|call| Fact::Acted { call }).collect();
+        facts.extend(acts);
+        facts
     }
 
     /// Commits in the other shard.

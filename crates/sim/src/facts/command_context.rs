@@ -25,6 +25,10 @@ pub(crate) enum CommandContext {
 
 impl CommandContext {
     pub(crate) fn of(command: &Command) -> Option<CommandContext> {
+        if let Command::Recorded(recorded) = command {
+            let context = CommandContext::of(&recorded.command);
+            return Some(context.unwrap_or(CommandContext::Operator));
+        }
         if let Command::Begin(_)
         | Command::Finish(_)
         | Command::ExtendEffect(_)

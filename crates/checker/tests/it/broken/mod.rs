@@ -190,6 +190,8 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[FairAttempts], dead::exhausted_by_an_attempt_nobody_was_shown),
     (&[ConfirmedClockJump], operator::a_jump_is_followed_unconfirmed),
     (&[Leave], operator::a_worker_that_left_is_granted_a_message),
+    (&[RecordedActs], operator::a_deletion_is_not_recorded),
+    (&[RecordedActs], operator::an_act_is_recorded_in_another_commit),
 ];
 
 #[test]

@@ -150,6 +150,35 @@ pub(super) fn a_busy_group_is_explained_as_full(tale: &mut Tale, wrong: bool) {
     tale.is_over();
 }
 
+pub(super) fn a_deletion_is_not_recorded(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    tale.records_no_acts();
+    let call = tale.asks(Op::DeleteGroup { topic: orders(), group: biller() });
+    let gone = Fact::GroupGone { topic: orders(), group: biller() };
+    let mut facts = vec![gone, decided(call)];
+    if !wrong {
+        facts.push(Fact::Acted { call });
+    }
+    tale.commits(facts);
+    tale.is_done(call, Reply::Ok);
+    tale.is_over();
+}
+
+pub(super) fn an_act_is_recorded_in_another_commit(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    let call = tale.asks(Op::Pause { topic: orders(), group: biller(), paused: true });
+    let paused = Fact::Paused { topic: orders(), group: biller(), until: None };
+    let recorded = Fact::Acted { call };
+    if wrong {
+        tale.commits([paused, decided(call)]);
+        tale.commits([recorded]);
+    } else {
+        tale.commits([paused, decided(call), recorded]);
+    }
+    tale.is_done(call, Reply::Ok);
+    tale.is_over();
+}
+
 pub(super) fn a_worker_that_left_is_granted_a_message(tale: &mut Tale, wrong: bool) {
     tale.commits([set(settings())]);
     tale.makes_group();
