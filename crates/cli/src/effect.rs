@@ -231,9 +231,10 @@ fn resolve_consequence(effect: &Value, resolve_as: &str) -> String {
     let show = |path: &str| output::text(effect.pointer(path).unwrap_or(&Value::Null));
     let (scope, key, tenant) = (show("/scope"), show("/key"), show("/tenant_id"));
     let (state, fence) = (show("/state"), show("/fence"));
-    let (since, owner) = match effect["doubt"].is_null() {
-        true => (show("/updated_at"), show("/owner")),
-        false => (show("/doubt/since"), show("/doubt/owner")),
+    let (since, owner) = if effect["doubt"].is_null() {
+        (show("/updated_at"), show("/owner"))
+    } else {
+        (show("/doubt/since"), show("/doubt/owner"))
     };
     let consequence = match resolve_as {
         "succeeded" => "record it as happened: it would never be executed again",

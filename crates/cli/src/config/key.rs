@@ -42,6 +42,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("insecure", YES_OR_NO, "Allow a non-loopback listen address without an API key", |t| &mut t.server.insecure),
     key("log", "error|warn|info|debug|trace", "Least severe level to log", |t| &mut t.log),
     key("log_format", "text|json", "Format of log lines", |t| &mut t.log_format),
+    key("otlp_endpoint", "URL|none", "OpenTelemetry collector that receives traces over OTLP/HTTP, such as http://127.0.0.1:4318; none: no traces", |t| &mut t.server.otlp_endpoint),
     key("http.allowed_origins", "ORIGIN,...|none", "Origins of web pages that may send requests and read responses", |t| &mut t.server.allowed_origins),
     key("http.allowed_hosts", "HOST,...|none", "Host names that requests may use, besides localhost; none: a non-loopback listener accepts every name", |t| &mut t.server.allowed_hosts),
     key("limits.value_bytes", "BYTES", "Maximum size of a message value, at most 16 MiB", |t| &mut t.server.value_bytes),

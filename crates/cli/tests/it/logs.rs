@@ -76,10 +76,10 @@ fn an_administrative_act_has_a_line_with_its_request_id() {
         group created topic="orders" group="biller" request_id=r3
         group paused topic="orders" group="biller" by="ann" reason="a new release" request_id=r4
         group resumed topic="orders" group="biller" by="ann" reason="fixed" request_id=r5
-        group moved by seek topic="orders" group="biller" by="ann" reason="again" redelivers=0 skips=0 request_id=r7
-        group deleted topic="orders" group="biller" by="ann" reason="unused" backlog=0 open=0 request_id=r9
-        topic repaired topic="orders" by="ann" reason="damage" messages_lost=0 messages_redelivered=0 request_id=r10
-        topic deleted topic="orders" by="ann" reason="end" messages=0 dead_letters=0 request_id=r11
+        group moved by seek topic="orders" group="biller" redelivers=0 skips=0 by="ann" reason="again" request_id=r7
+        group deleted topic="orders" group="biller" backlog=0 open=0 by="ann" reason="unused" request_id=r9
+        topic repaired topic="orders" messages_lost=0 messages_redelivered=0 by="ann" reason="damage" request_id=r10
+        topic deleted topic="orders" messages=0 dead_letters=0 by="ann" reason="end" request_id=r11
     "#]]);
     server.stop();
 }

@@ -35,12 +35,14 @@ fn a_data_directory_is_inspected_verified_copied_and_served_again() {
     stage.check(&expect![[r#"
         $ driftq check --data data
         table  rows
+        audit  1
         head  1
         page  1
         record  1
         topic  1
         ! ok
         $ driftq check --data data -o ndjson
+        {"rows":1,"table":"audit"}
         {"rows":1,"table":"head"}
         {"rows":1,"table":"page"}
         {"rows":1,"table":"record"}
