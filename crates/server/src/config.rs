@@ -109,6 +109,8 @@ pub struct Config {
     pub advertise: Option<String>,
     /// How long this node counts as alive after it last renewed its lease.
     pub node_lease_ms: u64,
+    /// The OTLP/HTTP collector that spans are exported to.
+    pub otlp_endpoint: Option<String>,
     /// The commit that the server was built from.
     pub commit: &'static str,
 }
@@ -143,6 +145,7 @@ impl Config {
             defaults: Settings::default(),
             shards: None,
             advertise: None,
+            otlp_endpoint: None,
             node_lease_ms: NODE_LEASE_MS,
             commit: "unknown",
         }
@@ -214,6 +217,12 @@ impl Config {
             );
             fault("cluster.advertise", message);
         }
+        if let Some(given) = self.otlp_endpoint.as_deref().filter(|given| !is_address(given)) {
+            let message = format!(
+                "{given} is not the address of a collector; write it as http://127.0.0.1:4318"
+            );
+            fault("otlp_endpoint", message);
+        }
         if let Err(InvalidSetting { name, why }) = self.defaults.check() {
             fault(&format!("defaults.{name}"), why);
         }
@@ -230,8 +239,8 @@ pub struct Fault {
     pub why: String,
 }
 
-/// Whether `text` is a base URL without a path. Other nodes append request paths to it, and use it
-/// to identify the node.
+/// Whether `text` is a base URL without a path. Request paths are appended to it. Nodes also
+/// identify each other by it.
 fn is_address(text: &str) -> bool {
     let rest = text.strip_prefix("http://").filter(|rest| !rest.contains('/'));
     rest.is_some_and(|authority| authority.parse::<Authority>().is_ok())

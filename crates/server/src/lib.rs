@@ -31,5 +31,6 @@ mod series;
 mod server;
 mod shard_stats;
 mod telemetry;
+mod traces;
 
 pub use server::{Server, StartError};

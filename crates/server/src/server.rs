@@ -23,6 +23,7 @@ use crate::http::{
 };
 use crate::node::{Node, ShardTasks, Status, sample_regularly};
 use crate::telemetry::Telemetry;
+use crate::traces::{Traces, TracesError};
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +47,9 @@ pub enum StartError {
         "other nodes on this database cannot reach {0}; listen on another address, or set cluster.advertise"
     )]
     Hidden(SocketAddr),
+    /// Spans cannot be exported.
+    #[error(transparent)]
+    Traces(#[from] TracesError),
     /// The shard cannot be recovered.
     #[error("cannot recover the stored data: {0}")]
     Recovery(String),
@@ -96,7 +100,11 @@ impl Server {
         let listener = Listener::bind(config.listen, config.limits.connections).map_err(failed)?;
         let address = listener.address().map_err(failed)?;
         log_start(&about, address, &data, &identity);
-        let telemetry = Telemetry::new(about.engine);
+        let traces = match &config.otlp_endpoint {
+            Some(collector) => Traces::start(collector, &address.to_string())?,
+            None => Traces::default(),
+        };
+        let telemetry = Telemetry::new(about.engine, traces);
         let metrics = telemetry.metrics.clone();
         let mut beside = JoinSet::new();
         beside.spawn(telemetry.clone().run());
@@ -142,6 +150,7 @@ impl Server {
             access,
             draining: is_draining.clone(),
             metrics,
+            traces: telemetry.traces.clone(),
             rejections: rejections.clone(),
             overview: Default::default(),
             storage: engine,
@@ -212,6 +221,7 @@ impl Server {
         self.beside.shutdown().await;
         self.shards.stop().await;
         self.telemetry.ownership.flush();
+        self.telemetry.traces.stop().await;
         let after = self.started.elapsed().as_secs();
         tracing::info!("stopped after {after} s");
     }

@@ -24,6 +24,7 @@ use crate::clock::NodeClock;
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::node::{CallError, MembershipHandle, Node};
+use crate::traces::Traces;
 
 /// The only namespace of a server without credentials per namespace.
 pub(crate) const NAMESPACE: &str = "default";
@@ -64,6 +65,8 @@ pub struct Parts {
     pub draining: tokio::sync::watch::Receiver<bool>,
     /// The metrics of the server.
     pub metrics: Arc<Metrics>,
+    /// The exporter of spans.
+    pub traces: Arc<Traces>,
     /// Counts rejections for the log.
     pub rejections: Arc<RejectionLog>,
     /// The last overview.

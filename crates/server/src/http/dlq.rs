@@ -309,7 +309,9 @@ pub(crate) async fn redrive(
         results.extend(bulk::call_each(&app, items, redriven).await);
     }
     let redriven = bulk::count(&results, |one| one.status == RedrivenStatus::Redriven);
-    log_act!(act, "dead letters redriven", topic = &*topic.topic, matched, redriven);
+    if redriven > 0 {
+        log_act!(act, "dead letters redriven", topic = &*topic.topic, matched, redriven);
+    }
     Ok(Json(Redriven { dry_run, matched, redriven, results }))
 }
 
@@ -381,6 +383,8 @@ pub(crate) async fn purge(
     for chunk in meant.chunks(PURGE_MAX) {
         purged += app.act(&act, purge(chunk)).await?;
     }
-    log_act!(act, "dead letters purged", topic = &*topic.topic, purged);
+    if purged > 0 {
+        log_act!(act, "dead letters purged", topic = &*topic.topic, purged);
+    }
     Ok(Json(Purged { purged }))
 }

@@ -14,7 +14,7 @@ use super::access::has_other_coding;
 use super::api_error::ApiError;
 use super::app::App;
 use super::internal;
-use super::request_log::{self, AccessLine, REQUEST_ID};
+use super::request_log::{self, ObservedRequest, REQUEST_ID};
 use super::route_patterns::RoutePatterns;
 
 /// What the middleware needs of the server.
@@ -38,7 +38,7 @@ pub(crate) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
 async fn handle(guard: &Guard, request: Request, next: Next) -> Response {
     let app = &guard.app;
     let began = std::time::Instant::now();
-    let access_line = AccessLine::new(&request);
+    let observed = ObservedRequest::new(&request, &app.traces);
     let is_other_coding = has_other_coding(request.headers());
     let origin = app.access.origins.of(request.headers());
     // On their own paths, nodes prove themselves with the peer secret instead of the API key.
@@ -57,8 +57,9 @@ async fn handle(guard: &Guard, request: Request, next: Next) -> Response {
     let (status, took) = (response.status().as_u16(), began.elapsed());
     app.metrics.answered(status, took);
     let failure = response.extensions_mut().remove::<ApiError>();
-    if let Some(line) = access_line {
-        line.write(guard.patterns, status, failure.as_ref().map(ApiError::code).as_deref(), took);
+    if let Some(observed) = observed {
+        let error = failure.as_ref().map(ApiError::code);
+        observed.answered(guard.patterns, &app.traces, status, error.as_deref(), took);
     }
     if let Some(failure) = failure {
         app.refused(&failure);

@@ -53,7 +53,7 @@ impl<T: ApiRequest> FromRequest<App> for Input<T> {
             }
             (true, _) => from_query(query)?,
         };
-        if request_log::is_access_logged() {
+        if request_log::is_observed() {
             request_log::note_names(T::names(&request));
         }
         Ok(Input { body: request, headers: parts.headers, _charge: read.charge })

@@ -5,7 +5,7 @@
 //! 2. The access log has one line per request, at level `debug`. Below that level it costs nothing.
 //! 3. Lines about one administrative act are written by its handler, with [`log_act`].
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, Method, Uri};
 use driftq_core::Text;
 use driftq_core::command::Act;
-use tracing::field::display;
 
 use super::route_patterns::RoutePatterns;
+use crate::traces::{PendingSpan, RequestSpan, Traces};
 
 /// The header with the request id.
 pub(super) const REQUEST_ID: &str = "x-request-id";
@@ -28,13 +28,17 @@ tokio::task_local! {
 /// The request that the current task answers.
 struct RequestContext {
     id: String,
+    /// Whether the access log or a span reports it.
+    is_observed: Cell<bool>,
     /// The topic and group that its body names.
     names: OnceCell<(Option<Text>, Option<Text>)>,
 }
 
 /// Runs `answer` as the answer to the request with this id.
 pub(super) async fn scope<F: Future>(id: String, answer: F) -> F::Output {
-    CURRENT.scope(RequestContext { id, names: OnceCell::new() }, answer).await
+    CURRENT
+        .scope(RequestContext { id, is_observed: Cell::new(false), names: OnceCell::new() }, answer)
+        .await
 }
 
 /// The id of the current request.
@@ -64,9 +68,9 @@ pub(super) fn new_id() -> String {
     format!("{:032x}", fastrand::u128(..))
 }
 
-/// Whether the access log is written.
-pub(super) fn is_access_logged() -> bool {
-    tracing::enabled!(tracing::Level::DEBUG)
+/// Whether the access log or a span reports the current request.
+pub(super) fn is_observed() -> bool {
+    CURRENT.try_with(|request| request.is_observed.get()).unwrap_or_default()
 }
 
 /// Records the topic and group that a body names.
@@ -78,44 +82,53 @@ pub(super) fn note_names((topic, group): (Option<&str>, Option<&str>)) {
     });
 }
 
-/// A request as the access log shows it.
-pub(super) struct AccessLine {
+/// A request that the access log or a span reports.
+pub(super) struct ObservedRequest {
     method: Method,
     uri: Uri,
     remote: Option<SocketAddr>,
+    span: Option<PendingSpan>,
 }
 
-impl AccessLine {
-    /// `None` if the access log is not written.
-    pub(super) fn new(request: &Request) -> Option<AccessLine> {
-        is_access_logged().then(|| AccessLine {
+impl ObservedRequest {
+    /// `None` if nothing reports it.
+    pub(super) fn new(request: &Request, traces: &Traces) -> Option<ObservedRequest> {
+        let traceparent = request.headers().get("traceparent");
+        let span = traces.begin(traceparent.and_then(|parent| parent.to_str().ok()));
+        if span.is_none() && !tracing::enabled!(tracing::Level::DEBUG) {
+            return None;
+        }
+        // A request is always answered in its scope.
+        let _observed = CURRENT.try_with(|request| request.is_observed.set(true));
+        Some(ObservedRequest {
             method: request.method().clone(),
             uri: request.uri().clone(),
             remote: request.extensions().get().map(|ConnectInfo(remote)| *remote),
+            span,
         })
     }
 
-    /// Writes the line of a request that was answered with `status`, and with `error` if it was
-    /// rejected.
-    pub(super) fn write(
-        &self,
+    /// Reports that it was answered with `status`, and with `error` if it was rejected.
+    pub(super) fn answered(
+        self,
         patterns: &RoutePatterns,
+        traces: &Traces,
         status: u16,
         error: Option<&str>,
         took: Duration,
     ) {
         let route = patterns.route_of(self.uri.path());
         let (in_path, pattern) = match &route {
-            Some(route) => ((route.topic, route.group), Some(display(route.pattern))),
+            Some(route) => ((route.topic, route.group), Some(route.pattern)),
             None => ((None, None), None),
         };
-        let write = |request: &RequestContext| {
+        let report = |request: &RequestContext| {
             let (topic, group) = request.names.get().cloned().unwrap_or_default();
             let topic = in_path.0.or(topic.as_deref());
             let group = in_path.1.or(group.as_deref());
             tracing::debug!(
                 method = %self.method,
-                route = pattern.as_ref(),
+                route = pattern.map(display),
                 status,
                 error = error.map(display),
                 duration_ms = took.as_micros() as f64 / 1_000.0,
@@ -125,9 +138,16 @@ impl AccessLine {
                 remote = self.remote.map(display),
                 "request"
             );
+            if let Some(span) = self.span {
+                let (method, request_id) = (self.method.as_str(), &*request.id);
+                let route = pattern;
+                traces.end(
+                    span,
+                    &RequestSpan { method, route, topic, group, status, error, request_id },
+                );
+            }
         };
-        // A request is always answered in its scope.
-        let _written = CURRENT.try_with(write);
+        let _reported = CURRENT.try_with(report);
     }
 }
 

@@ -14,6 +14,7 @@ use super::app::{App, WRONG_REPLY};
 use crate::budget::ConsumerShare;
 use crate::node::RemoteShard;
 use crate::node::{ConsumerEvent, Deliveries, DeliveryBatch, Node};
+use crate::traces::Traces;
 
 /// Delay before a consumer whose shard was lost tries to join again.
 const FOLLOW_AGAIN: Duration = Duration::from_millis(100);
@@ -37,6 +38,7 @@ pub(crate) struct ConsumerConnection {
     is_dismissed: bool,
     has_left: bool,
     share: Arc<ConsumerShare>,
+    traces: Arc<Traces>,
 }
 
 impl ConsumerConnection {
@@ -75,6 +77,7 @@ impl ConsumerConnection {
             is_dismissed: false,
             has_left: false,
             share,
+            traces: app.traces.clone(),
         })
     }
 
@@ -237,6 +240,7 @@ impl ConsumerConnection {
                 self.node.send(self.shard, Command::GiveBack(delivery.hold));
                 continue;
             }
+            self.traces.delivered(&delivery);
             if let Some(command) = self.session.deliver(now, delivery) {
                 self.node.send(self.shard, command);
             }

@@ -53,6 +53,7 @@ mod settle;
 mod settle_table;
 mod shards;
 mod topics;
+mod traces;
 mod unread;
 mod v1_gaps;
 mod verbs;
