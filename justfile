@@ -132,6 +132,10 @@ crash KILLS='20' PART='': (crash-in 'sim' KILLS PART)
 [group('proofs')]
 crash-effects KILLS='20': (crash-in 'sim' KILLS 'effects')
 
+# Fill the disk of a server and free it CYCLES times; fail 2/5 as many flushes and cut the power (as root)
+[group('proofs')]
+bad-disk CYCLES='50': (crash-in 'sim' CYCLES 'bad-disk')
+
 # Kill, pause, stop and cut off three servers on one PostgreSQL, ROUNDS times; restart and kill PostgreSQL
 [group('proofs')]
 chaos ROUNDS='50': (crash-in 'sim' ROUNDS 'cluster')

@@ -85,6 +85,12 @@ impl Broker {
         Ok(())
     }
 
+    /// The id of its process.
+    pub fn pid(&self) -> Option<Pid> {
+        let pid = i32::try_from(self.child.id()?).ok()?;
+        Pid::from_raw(pid)
+    }
+
     /// Whether its process has ended.
     pub fn is_dead(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)))

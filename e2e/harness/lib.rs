@@ -5,6 +5,7 @@ pub mod api;
 pub mod broker;
 pub mod clock;
 pub mod directory;
+pub mod flush_disk;
 pub mod http2;
 pub mod netns;
 pub mod node;

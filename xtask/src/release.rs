@@ -33,6 +33,7 @@ const STAGES: &[&str] = &[
     "harness-selftest",
     "crash 50",
     "crash-effects 50",
+    "bad-disk 50",
     "chaos 5",
     "failover 5",
     "fuzz 120",

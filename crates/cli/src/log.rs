@@ -27,6 +27,8 @@ pub(crate) fn start(level: Level, format: LogFormat) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| OneLine(std::io::stderr()))
+        // Reporting a line that cannot be written would panic, for example on a full disk.
+        .log_internal_errors(false)
         .with_target(false);
     match format {
         LogFormat::Text => log.init(),

@@ -2,9 +2,13 @@
 
 use clap::Args;
 use driftq_server::Server;
+use tokio::signal::unix::SignalKind;
 
 use crate::config::{Flags, LogFormat, effective};
 use crate::{log, output};
+
+/// A file would exceed the limit of its size.
+const SIGXFSZ: SignalKind = SignalKind::from_raw(25);
 
 /// Run a server
 #[derive(Args)]
@@ -27,6 +31,9 @@ impl Serve {
         for row in effective.rows.iter().filter(|row| !row.is_default()) {
             tracing::info!("{row}");
         }
+        // With a handler, a write beyond the limit of the file size fails. Without one, the signal
+        // ends the process.
+        let _limited = tokio::signal::unix::signal(SIGXFSZ)?;
         let told = wait_for_stop_signal();
         tokio::pin!(told);
         let server = tokio::select! {
@@ -57,8 +64,7 @@ impl Serve {
 
 /// Waits for Ctrl-C or SIGTERM.
 pub(crate) async fn wait_for_stop_signal() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminated = signal(SignalKind::terminate())?;
+    let mut terminated = tokio::signal::unix::signal(SignalKind::terminate())?;
     tokio::select! {
         interrupted = tokio::signal::ctrl_c() => interrupted?,
         _ = terminated.recv() => {}

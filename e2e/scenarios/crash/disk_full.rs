@@ -31,10 +31,10 @@ pub(crate) struct Filled {
 }
 
 /// A small file system, unmounted on drop.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(pub(crate) PathBuf);
 
 impl SmallDisk {
-    fn mount(at: &Path) -> anyhow::Result<SmallDisk> {
+    pub(crate) fn mount(at: &Path) -> anyhow::Result<SmallDisk> {
         std::fs::create_dir_all(at)?;
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", DISK, "driftq-small-disk"]).arg(at);

@@ -6,17 +6,20 @@
 //! 3. `faults`: one system call of the storage kills the server, fails or blocks. Each kind is
 //!    tried at each of the first calls.
 //! 4. `full`: a small disk is filled to the limit and drained.
-//! 5. `effects`, only if named: the server is killed KILLS times while commits end effects and send
+//! 5. `bad-disk`, only if named: a disk is full KILLS times and has space again, and a limit of the
+//!    file size alternates with it. Then KILLS × 2/5 flushes fail, and the disk is cut off from power
+//!    after each. A control that reopens its database in place after a failed flush must lose data.
+//! 6. `effects`, only if named: the server is killed KILLS times while commits end effects and send
 //!    next steps to other shards. Then its ledger is exported and verified. Modified copies of the
 //!    export must be rejected.
-//! 6. `cluster`, only if named: the same load on three servers and one PostgreSQL. In each of KILLS
+//! 7. `cluster`, only if named: the same load on three servers and one PostgreSQL. In each of KILLS
 //!    rounds, a server is killed, paused for longer than its lease, stopped, and partitioned in six
 //!    ways; PostgreSQL is restarted and killed.
-//! 7. `failover`, only if named: the same load on three servers and three PostgreSQL nodes under
+//! 8. `failover`, only if named: the same load on three servers and three PostgreSQL nodes under
 //!    Patroni. In KILLS failovers, the primary is killed, isolated, switched over, paused, or
 //!    killed after its standby. Then one failover without synchronous replication, as a control.
 //!    Needs the packages patroni and etcd-server, and root for isolation.
-//! 8. `upgrade OLD`, only if named: the same load on three servers of the binary OLD, which are
+//! 9. `upgrade OLD`, only if named: the same load on three servers of the binary OLD, which are
 //!    replaced one by one by BINARY, and back, KILLS times.
 //!
 //! At the end of each part everything is drained, and the checker judges what the clients saw: no
@@ -24,6 +27,7 @@
 //! accepted.
 #![expect(clippy::print_stdout, reason = "command-line program")]
 
+mod bad_disk;
 mod clients;
 mod cluster;
 mod cross_shard;
@@ -63,7 +67,10 @@ const KILLS_PER_FAULT: u64 = 6;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    const USAGE: &str = "usage: crash BINARY KILLS [kills|control|faults|full|effects|cluster|failover|upgrade OLD]";
+    if let Some(database) = std::env::var_os(bad_disk::NAIVE) {
+        bad_disk::commit_until_it_fails(Path::new(&database));
+    }
+    const USAGE: &str = "usage: crash BINARY KILLS [kills|control|faults|full|bad-disk|effects|cluster|failover|upgrade OLD]";
     let mut arguments = std::env::args().skip(1);
     let binary = arguments.next().context(USAGE)?;
     let kills: u64 = arguments.next().context(USAGE)?.parse().context(USAGE)?;
@@ -94,6 +101,11 @@ async fn main() -> anyhow::Result<ExitCode> {
             };
         }
     }
+    if only.as_deref() == Some("bad-disk") {
+        let found;
+        (found, proved) = bad_disk(&binary, data.path(), kills).await?;
+        violations += found;
+    }
     if only.as_deref() == Some("effects") {
         let found;
         (found, proved) = run_effects(&binary, &data.path().join("effects"), kills).await?;
@@ -101,6 +113,22 @@ async fn main() -> anyhow::Result<ExitCode> {
     }
     println!("kills {kills}, violations {violations}{proved}, {} s", began.elapsed().as_secs());
     Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns the number of violations, and a summary.
+async fn bad_disk(binary: &str, data: &Path, cycles: u64) -> anyhow::Result<(usize, String)> {
+    let freed = bad_disk::full_and_freed(binary, &data.join("freed"), cycles).await?;
+    let flushes = (cycles * 2).div_ceil(5);
+    let failed = bad_disk::failed_flushes(binary, &data.join("flushes"), flushes).await?;
+    let lost = bad_disk::control(&data.join("control"))?;
+    anyhow::ensure!(lost > 0, "the control lost nothing, so the disk is no test");
+    let proved = format!(
+        ", {cycles} times full and freed (service back after at most {} ms), {flushes} flushes failed \
+         (after at most {} ms), the control lost {lost} commits",
+        freed.slowest.as_millis(),
+        failed.slowest.as_millis()
+    );
+    Ok((freed.violations + failed.violations, proved))
 }
 
 async fn killed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<usize> {

@@ -41,7 +41,7 @@ impl Status {
                 Some("shards: another node uses this address; set cluster.advertise".to_owned())
             }
             Status::Lost(why) => Some(format!("shards: {why}; claiming it again")),
-            Status::Failed(why) => Some(format!("storage: {why}, restart needed")),
+            Status::Failed(why) => Some(format!("storage: {why}; trying again")),
             Status::Stopped => Some("draining: the server is shutting down".to_owned()),
         }
     }

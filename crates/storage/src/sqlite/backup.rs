@@ -8,6 +8,7 @@ use driftq_core::command::{Act, StorageAct};
 use rusqlite::Connection;
 
 use super::error::OpenError;
+use super::rewrite::rewrite_wal;
 use super::writing::put_act;
 use super::{COPIED, Directory, directory, read_identity, schema};
 use crate::{Identity, wall_clock};
@@ -79,7 +80,8 @@ pub fn restored(data: &Path, act: &Act) -> Result<u32, OpenError> {
     if !database.exists() {
         return Err(OpenError::Missing(data.to_owned()));
     }
-    let _locked = Directory::lock(data)?;
+    let locked = Directory::lock(data)?;
+    rewrite_wal(&database).map_err(|error| locked.failed("write to", error))?;
     let mut connection = schema::writer(&database)?;
     let putting = connection.transaction()?;
     let identity = begin_again(&putting, &database)?;

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
 use super::directory::Directory;
-use super::error::OpenError;
+use super::error::{OpenError, is_temporary};
 use super::schema;
 
 /// Length of the WAL in pages of 4 KiB after which the thread copies.
@@ -104,7 +105,7 @@ impl Checkpointer {
     pub(super) fn start(
         writer: &mut Connection,
         directory: &Arc<Directory>,
-        poison: Arc<OnceLock<String>>,
+        failure: Arc<OnceLock<String>>,
     ) -> Result<Checkpointer, OpenError> {
         let seen = Arc::new(Mutex::new(WalProgress::default()));
         let watched = seen.clone();
@@ -120,8 +121,15 @@ impl Checkpointer {
             let (seen, locked) = (seen.clone(), directory.clone());
             move || {
                 let _locked = locked;
-                if let Err(error) = copy(&connection, &seen, &woken) {
-                    poison.get_or_init(|| format!("checkpoint: {error}"));
+                while let Err(error) = copy(&connection, &seen, &woken) {
+                    if !is_temporary(&error) {
+                        failure.get_or_init(|| format!("checkpoint: {error}"));
+                        // This connection must be the last one that is closed.
+                        while woken.recv().is_ok() {}
+                    }
+                }
+                if failure.get().is_some() {
+                    keep_wal(&connection);
                 }
             }
         };
@@ -174,15 +182,23 @@ fn copy(
             seen.is_copying = true;
             seen.turn
         };
-        let copied = checkpoint(connection)?;
+        let copied = checkpoint(connection);
         let mut seen = locked(seen);
         seen.is_copying = false;
+        let copied = copied?;
         // If the WAL has restarted meanwhile, none of its pages are copied.
         if seen.turn == turn {
             seen.copied = copied;
         }
     }
     Ok(())
+}
+
+/// Closes the last connection without copying the WAL. The pages that an earlier copy could not flush
+/// would not be copied again, and the WAL that has them would be deleted.
+fn keep_wal(connection: &Connection) {
+    // It only sets a flag of the connection.
+    let _set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
 }
 
 /// Copies all pages that no reader blocks. Returns how many pages of the WAL are in the database

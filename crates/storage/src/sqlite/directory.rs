@@ -55,6 +55,12 @@ impl Directory {
         private(&database).map_err(failed("write to"))?;
         Ok(Directory { database, _lock: lock })
     }
+
+    /// An error of this directory.
+    pub(super) fn failed(&self, what: &str, error: io::Error) -> OpenError {
+        let directory = self.database.parent().unwrap_or(&self.database);
+        OpenError::Directory(format!("{what} {}", directory.display()), error)
+    }
 }
 
 /// Creates a file that only this user can access. Fails if it exists.

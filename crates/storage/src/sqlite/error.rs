@@ -2,6 +2,13 @@
 
 use std::path::PathBuf;
 
+/// Whether the call may be repeated on the same connections: another process held a lock, or there
+/// was no memory.
+pub(super) fn is_temporary(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, OutOfMemory};
+    matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | OutOfMemory))
+}
+
 /// Why a data directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the names describe the fields")]

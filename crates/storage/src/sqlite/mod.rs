@@ -4,17 +4,21 @@
 //! 1. `synchronous=FULL` in WAL mode: a commit is flushed to disk before it returns.
 //! 2. One thread writes. Several threads read, each from its own snapshot. One thread copies the
 //!    WAL into the database, so that commits do not wait for it.
-//! 3. **After the first error of the database, every later call fails with the same error.** After
-//!    a failed write or flush, the state of the disk is unknown. A restart recovers.
+//! 3. **After an error, the connections are closed without a checkpoint, and the database is opened
+//!    again as after a crash**, as soon as the disk allows. Until then every call fails. A flush is
+//!    never repeated alone: the kernel may have dropped the pages that it could not write. See
+//!    `rewrite`.
 
 mod backup;
 mod cells;
 mod check;
 mod checkpoint;
+mod connections;
 mod directory;
 mod dump;
 mod error;
 mod reading;
+mod rewrite;
 #[cfg(feature = "postgres")]
 pub(crate) mod rows;
 mod schema;
@@ -22,10 +26,10 @@ mod space;
 mod statements;
 mod writing;
 
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use driftq_core::row::{Read, Row, Write};
 use driftq_core::{BatchNo, ShardId, Timestamp};
@@ -33,8 +37,10 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::{Answer, Engine, EngineError, Identity, Ownership, StoredAct, wall_clock};
-use checkpoint::Checkpointer;
+use checkpoint::Wal;
+use connections::{Connections, Role};
 use directory::Directory;
+use rewrite::rewrite_wal;
 use statements::All;
 use writing::Failed;
 
@@ -43,28 +49,30 @@ pub use check::{Checked, check};
 pub use dump::{dump, tables};
 pub use error::OpenError;
 
-/// Number of threads that read.
-const READERS: usize = 4;
-
 /// The `meta` row that marks a directory as copied to a database.
 const COPIED: &str = "copied";
 
-/// Work for a thread with a connection.
-type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+/// The first wait before a database is opened again, and the longest.
+const REOPEN_AFTER: Duration = Duration::from_millis(50);
+const REOPEN_AFTER_MAX: Duration = Duration::from_secs(1);
 
 /// The SQLite engine.
 ///
 /// Dropping it waits until its threads have finished. Then the directory is unlocked.
 pub struct Sqlite {
-    /// The fields are dropped in this order, because the last connection must be able to write.
-    reader: Threads,
-    writer: Threads,
-    checkpointer: Checkpointer,
+    state: Arc<Mutex<State>>,
+    directory: Arc<Directory>,
     statements: Arc<All>,
     identity: Identity,
-    /// The first error of the database.
-    poison: Arc<OnceLock<String>>,
-    database: PathBuf,
+}
+
+/// The connections of the engine, or why there are none.
+enum State {
+    Open(Connections),
+    /// They failed, and are closed and opened again by this thread.
+    Reopening(String, JoinHandle<()>),
+    /// The engine was dropped.
+    Ended,
 }
 
 impl Sqlite {
@@ -82,28 +90,19 @@ impl Sqlite {
 
     fn start(path: &Path, shards: Option<u32>, may_be_copied: bool) -> Result<Sqlite, OpenError> {
         let directory = Arc::new(Directory::lock(path)?);
-        let database = directory.database.clone();
-        let mut connection = schema::writer(&database)?;
-        let identity = identity(&connection, &database, shards.unwrap_or(1))?;
+        let database = &directory.database;
+        rewrite_wal(database).map_err(|error| directory.failed("write to", error))?;
+        let connection = schema::writer(database)?;
+        let identity = identity(&connection, database, shards.unwrap_or(1))?;
         if shards.is_some_and(|shards| shards != identity.shards) {
             return Err(OpenError::Shards { path: path.to_owned(), stored: identity.shards });
         }
         if !may_be_copied && writing::meta(&connection, COPIED)?.is_some() {
             return Err(OpenError::Copied { directory: path.to_owned() });
         }
-        let readers =
-            (0..READERS).map(|_| schema::reader(&database)).collect::<Result<Vec<_>, _>>()?;
-        let poison = Arc::new(OnceLock::new());
-        let checkpointer = Checkpointer::start(&mut connection, &directory, poison.clone())?;
-        Ok(Sqlite {
-            reader: Threads::start("read", readers, &directory),
-            writer: Threads::start("write", vec![connection], &directory),
-            checkpointer,
-            statements: Arc::new(All::new()),
-            identity,
-            poison,
-            database,
-        })
+        let connections = Connections::start(connection, &directory)?;
+        let state = Arc::new(Mutex::new(State::Open(connections)));
+        Ok(Sqlite { state, directory, statements: Arc::new(All::new()), identity })
     }
 
     /// Returns the identity of the storage.
@@ -111,85 +110,90 @@ impl Sqlite {
         &self.identity
     }
 
-    /// Runs `work` on one of `threads`.
+    /// Runs `work` on a thread.
     fn ask<T: Send + 'static>(
         &self,
-        threads: &Threads,
-        work: impl FnOnce(&mut Connection, &All) -> Result<T, Failed> + Send + 'static,
+        role: Role,
+        work: impl FnOnce(&mut Connection, &All, &Wal) -> Result<T, Failed> + Send + 'static,
     ) -> Answer<'_, T> {
-        let (poison, statements) = (self.poison.clone(), self.statements.clone());
-        let (tell, told) = oneshot::channel();
-        let job = move |connection: &mut Connection| {
-            let done = match poison.get() {
-                Some(first) => Err(EngineError::Unknown(first.clone())),
-                None => work(connection, &statements).map_err(|failed| told_of(failed, &poison)),
-            };
-            // The caller may have dropped the receiver.
-            let _gone = tell.send(done);
-        };
-        let is_sent = threads.send(Box::new(job));
+        let told = self.send(role, work);
         Box::pin(async move {
-            let stopped = || EngineError::Unknown("the engine has stopped".to_owned());
-            if !is_sent {
-                return Err(stopped());
-            }
-            told.await.unwrap_or_else(|_| Err(stopped()))
+            let ended = || EngineError::Unknown("the engine has stopped".to_owned());
+            told?.await.unwrap_or_else(|_| Err(ended()))
         })
     }
-}
 
-fn told_of(failed: Failed, poison: &OnceLock<String>) -> EngineError {
-    match failed {
-        Failed::Fenced => EngineError::Fenced,
-        Failed::Database(error) => {
-            EngineError::Unknown(poison.get_or_init(|| error.to_string()).clone())
+    fn send<T: Send + 'static>(
+        &self,
+        role: Role,
+        work: impl FnOnce(&mut Connection, &All, &Wal) -> Result<T, Failed> + Send + 'static,
+    ) -> Result<oneshot::Receiver<Result<T, EngineError>>, EngineError> {
+        let mut state = locked(&self.state);
+        if let State::Open(connections) = &*state
+            && let Some(why) = connections.failure.get().cloned()
+        {
+            self.reopen(&mut state, why);
+        }
+        match &*state {
+            State::Open(connections) => {
+                let statements = self.statements.clone();
+                Ok(connections
+                    .send(role, move |connection, wal| work(connection, &statements, wal)))
+            }
+            State::Reopening(why, _) => Err(EngineError::Unknown(why.clone())),
+            State::Ended => Err(EngineError::Unknown("the engine has stopped".to_owned())),
         }
     }
-}
 
-/// Threads that run jobs, with one connection each, until they are dropped. The directory stays
-/// locked until the last of them ends.
-struct Threads {
-    jobs: Option<Sender<Job>>,
-    handles: Vec<JoinHandle<()>>,
-}
-
-impl Threads {
-    fn start(name: &str, connections: Vec<Connection>, directory: &Arc<Directory>) -> Threads {
-        let (jobs, queue) = channel::<Job>();
-        let queue = Arc::new(Mutex::new(queue));
-        let start = |mut connection: Connection| {
-            let (queue, locked) = (queue.clone(), directory.clone());
-            let work = move || {
-                let _locked = locked;
-                while let Some(job) = next(&queue) {
-                    job(&mut connection);
+    /// Closes the connections, and opens the database again as soon as possible.
+    fn reopen(&self, state: &mut MutexGuard<'_, State>, why: String) {
+        let (shared, directory) = (Arc::downgrade(&self.state), self.directory.clone());
+        let failed = std::mem::replace(&mut **state, State::Ended);
+        let reopen = move || {
+            drop(failed);
+            let mut wait = REOPEN_AFTER;
+            // The engine may be dropped meanwhile.
+            while let Some(state) = shared.upgrade() {
+                match Connections::reopen(&directory) {
+                    Ok(connections) => {
+                        let mut state = locked(&state);
+                        if let State::Reopening(..) = &*state {
+                            *state = State::Open(connections);
+                        }
+                        return;
+                    }
+                    Err(error) => {
+                        if let State::Reopening(why, _) = &mut *locked(&state) {
+                            *why = error.to_string();
+                        } else {
+                            return;
+                        }
+                    }
                 }
-            };
-            let named = thread::Builder::new().name(format!("sqlite-{name}"));
-            named.spawn(work).expect("a thread can be started")
+                drop(state);
+                thread::sleep(wait);
+                wait = REOPEN_AFTER_MAX.min(wait * 2);
+            }
         };
-        let handles = connections.into_iter().map(start).collect();
-        Threads { jobs: Some(jobs), handles }
-    }
-
-    fn send(&self, job: Job) -> bool {
-        self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok())
+        let named = thread::Builder::new().name("sqlite-reopen".to_owned());
+        let handle = named.spawn(reopen).expect("a thread can be started");
+        **state = State::Reopening(why, handle);
     }
 }
 
-impl Drop for Threads {
+impl Drop for Sqlite {
     fn drop(&mut self) {
-        self.jobs = None;
-        for handle in self.handles.drain(..) {
+        let state = std::mem::replace(&mut *locked(&self.state), State::Ended);
+        if let State::Reopening(_, handle) = state {
             // A panicked thread has ended as well.
             let _ended = handle.join();
         }
     }
 }
 
-fn next(queue: &Mutex<Receiver<Job>>) -> Option<Job> {
-    queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv().ok()
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // No code panics while it holds the lock.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the identity of the storage. Creates one in a new storage.
@@ -216,7 +220,7 @@ fn read_identity(connection: &Connection, path: &Path) -> Result<Identity, OpenE
 
 impl Engine for Sqlite {
     fn claim(&self, shard: ShardId) -> Answer<'_, (Ownership, Timestamp)> {
-        self.ask(&self.writer, move |connection, _| {
+        self.ask(Role::Write, move |connection, _, _| {
             Ok((writing::claim(connection, shard)?, wall_clock()))
         })
     }
@@ -226,7 +230,7 @@ impl Engine for Sqlite {
         ownership: Ownership,
         each: &'a mut (dyn FnMut(Row) + Send),
     ) -> Answer<'a, ()> {
-        let rows = self.ask(&self.reader, move |connection, statements| {
+        let rows = self.ask(Role::Read, move |connection, statements, _| {
             reading::load(connection, statements, ownership)
         });
         Box::pin(async move {
@@ -236,7 +240,7 @@ impl Engine for Sqlite {
     }
 
     fn read(&self, ownership: Ownership, reads: Vec<Read>) -> Answer<'_, Vec<Vec<Row>>> {
-        self.ask(&self.reader, move |connection, statements| {
+        self.ask(Role::Read, move |connection, statements, _| {
             reading::read(connection, statements, ownership, &reads)
         })
     }
@@ -247,8 +251,7 @@ impl Engine for Sqlite {
         batch: BatchNo,
         writes: Vec<Write>,
     ) -> Answer<'_, Timestamp> {
-        let wal = self.checkpointer.wal();
-        self.ask(&self.writer, move |connection, statements| {
+        self.ask(Role::Write, move |connection, statements, wal| {
             writing::commit(connection, statements, ownership, batch, &writes)?;
             wal.grew(connection)?;
             Ok(wall_clock())
@@ -256,26 +259,26 @@ impl Engine for Sqlite {
     }
 
     fn room(&self) -> Answer<'_, Option<u64>> {
-        let database = self.database.clone();
+        let database = self.directory.database.clone();
         let room =
-            self.ask(&self.reader, move |connection, _| Ok(space::room(connection, &database)));
-        // A failure to read the free space is not an error of the database, so it does not poison
-        // it.
+            self.ask(Role::Read, move |connection, _, _| Ok(space::room(connection, &database)));
+        // A failure to read the free space is not an error of the database, and does not
+        // close it.
         let unknown = |error: std::io::Error| EngineError::Unknown(error.to_string());
         Box::pin(async move { room.await?.map(Some).map_err(unknown) })
     }
 
     fn meta(&self, name: &'static str) -> Answer<'_, Option<String>> {
-        self.ask(&self.reader, move |connection, _| Ok(writing::meta(connection, name)?))
+        self.ask(Role::Read, move |connection, _, _| Ok(writing::meta(connection, name)?))
     }
 
     fn put_meta(&self, name: &'static str, text: String, act: Option<String>) -> Answer<'_, ()> {
-        self.ask(&self.writer, move |connection, _| {
+        self.ask(Role::Write, move |connection, _, _| {
             Ok(writing::put_meta(connection, name, &text, act.as_deref())?)
         })
     }
 
     fn acts(&self, below: u64, limit: u32) -> Answer<'_, Vec<StoredAct>> {
-        self.ask(&self.reader, move |connection, _| Ok(writing::acts(connection, below, limit)?))
+        self.ask(Role::Read, move |connection, _, _| Ok(writing::acts(connection, below, limit)?))
     }
 }
