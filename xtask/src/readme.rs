@@ -21,7 +21,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::tree::Tree;
 
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "docs/tutorial.md",
     "docs/how-to/back-up-and-restore.md",
@@ -29,6 +29,7 @@ const DOCUMENTS: [&str; 9] = [
     "docs/how-to/monitor.md",
     "docs/how-to/run-a-server.md",
     "docs/how-to/run-several-nodes.md",
+    "docs/how-to/secure-a-server.md",
     "docs/how-to/solve-problems.md",
     "docs/how-to/upgrade.md",
 ];
@@ -272,7 +273,7 @@ impl<'a> Reader<'a> {
         loop {
             let printed = fs::read_to_string(&server.output)?;
             // A trailing line break shows that the line is complete.
-            if printed.contains("listening on http://") && printed.ends_with('\n') {
+            if printed.contains("listening on http") && printed.ends_with('\n') {
                 return Ok(());
             }
             let is_over = server.child.try_wait()?.is_some() || began.elapsed() > PATIENCE;

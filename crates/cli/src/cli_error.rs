@@ -55,11 +55,11 @@ impl std::fmt::Display for CliError {
             CliError::Unauthenticated { has_key: false } => {
                 write!(
                     f,
-                    "the server requires an API key; set --api-key-file (UNAUTHENTICATED, 401)"
+                    "the server requires an API key; set --api-key-file or DRIFTQ_API_KEY (UNAUTHENTICATED, 401)"
                 )
             }
             CliError::Unauthenticated { has_key: true } => {
-                let message = "the server rejected the API key in --api-key-file";
+                let message = "the server rejected the API key";
                 write!(f, "{message} (UNAUTHENTICATED, 401)")
             }
             CliError::PartlyRejected { refused, .. } => write!(f, "rejected: {refused}"),

@@ -27,10 +27,14 @@ pub(crate) struct Remote {
     #[arg(global = true, hide_env_values = true)]
     pub(crate) url: String,
     /// File whose first line is the API key; `serve` requires this key in every request except
-    /// health checks
+    /// health checks. Without it, the variable DRIFTQ_API_KEY is the key
     #[arg(long, value_name = "FILE", env = "DRIFTQ_API_KEY_FILE")]
     #[arg(global = true, hide_env_values = true)]
     api_key_file: Option<PathBuf>,
+    /// File with the certificates to trust for https, as PEM, instead of those of the system
+    #[arg(long, value_name = "FILE", env = "DRIFTQ_CA_FILE")]
+    #[arg(global = true, hide_env_values = true)]
+    ca_file: Option<PathBuf>,
     /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     #[arg(global = true, hide_possible_values = true, value_name = "table|json|ndjson")]
@@ -45,15 +49,41 @@ impl Remote {
         let file = self.api_key_file.as_deref().filter(|file| !file.as_os_str().is_empty());
         let key = file.map(first_line).transpose();
         let key = key.map_err(|why| CliError::Usage(format!("--api-key-file: {why}")))?;
-        let client = driftq_client::Client::new(reqwest::Client::new(), &self.url).with_key(key);
-        let base = client.url();
-        if base.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
-            let message =
-                "https is not supported; use the http address and port of a node behind the proxy";
-            return Err(CliError::Usage(format!("--url {base}: {message}")).into());
-        }
-        Ok(Client(client))
+        let key = key.or_else(key_variable);
+        Ok(Client(driftq_client::Client::new(self.http()?, &self.url).with_key(key)))
     }
+
+    fn http(&self) -> anyhow::Result<reqwest::Client> {
+        let is_encrypted =
+            self.url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
+        let file = self.ca_file.as_deref().filter(|file| !file.as_os_str().is_empty());
+        let builder = reqwest::Client::builder();
+        let builder = match file {
+            Some(file) => {
+                let wrong = |why: &dyn std::fmt::Display| {
+                    CliError::Usage(format!("--ca-file {}: {why}", file.display()))
+                };
+                let text = std::fs::read(file).map_err(|error| wrong(&error))?;
+                let trusted = reqwest::Certificate::from_pem_bundle(&text);
+                let trusted = trusted.map_err(|error| wrong(&error))?;
+                if trusted.is_empty() {
+                    return Err(wrong(&"the file has no certificate; it must be PEM").into());
+                }
+                builder.tls_certs_only(trusted)
+            }
+            None if is_encrypted => builder,
+            // Saves the time to load the certificates of the system.
+            None => builder.tls_certs_only([]),
+        };
+        builder.build().context("the HTTP client cannot be built")
+    }
+}
+
+/// The API key in the environment.
+pub(crate) fn key_variable() -> Option<String> {
+    let key = std::env::var("DRIFTQ_API_KEY").ok()?;
+    let key = key.trim();
+    (!key.is_empty()).then(|| key.to_owned())
 }
 
 /// Returns the API key in the first line of a file.
@@ -63,10 +93,7 @@ pub(crate) fn first_line(path: &Path) -> Result<String, String> {
     let file = std::fs::File::open(path).map_err(|error| wrong(&error))?;
     file.take(KEY_FILE_BYTES).read_to_string(&mut text).map_err(|error| wrong(&error))?;
     let key = text.lines().next().unwrap_or_default().trim();
-    match key.len() {
-        16.. => Ok(key.to_owned()),
-        0..16 => Err(wrong(&"the API key must have at least 16 characters")),
-    }
+    if key.is_empty() { Err(wrong(&"the file has no API key")) } else { Ok(key.to_owned()) }
 }
 
 /// Percent-encodes a path segment. Valid topic and group names are unchanged; the server rejects

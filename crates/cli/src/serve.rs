@@ -49,7 +49,7 @@ impl Serve {
             }
         };
         if is_served {
-            let listening = format!("listening on http://{}", server.address());
+            let listening = format!("listening on {}", server.url());
             match effective.log_format {
                 LogFormat::Text => output::line(listening),
                 LogFormat::Json => output::line(log::json_line(&listening)),

@@ -10,6 +10,7 @@ use std::time::Duration;
 use driftq_core::ownership::{OwnershipAction, OwnershipEvent, Ownerships, RENEW_TIMEOUT_MS};
 use driftq_core::{NUMBER_MAX, NodeId, Timestamp};
 use driftq_storage::postgres::{Member, Postgres};
+use rustls::pki_types::CertificateDer;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -44,7 +45,10 @@ impl PendingMember {
         let (events, happened) = mpsc::unbounded_channel();
         let (renewed, seen) = watch::channel(Instant::now());
         let node = NodeId(fastrand::u64(1..=NUMBER_MAX));
-        let address = config.advertise.clone().unwrap_or_else(|| format!("http://{listens}"));
+        let address = config.advertise.clone().unwrap_or_else(|| {
+            let scheme = if config.tls.is_some() { "https" } else { "http" };
+            format!("{scheme}://{listens}")
+        });
         let version = env!("CARGO_PKG_VERSION").to_owned();
         PendingMember {
             membership: MembershipHandle::new(postgres, node, events, seen, config.node_lease_ms),
@@ -58,9 +62,10 @@ impl PendingMember {
         }
     }
 
-    /// The handle for this node's shard tasks.
-    pub(crate) fn handle(&self) -> ClusterHandle {
-        ClusterHandle { membership: self.membership.clone(), routes: self.routes.subscribe() }
+    /// The handle for this node's shard tasks. It trusts these certificates of other nodes.
+    pub(crate) fn handle(&self, trusted: Vec<CertificateDer<'static>>) -> ClusterHandle {
+        let (membership, routes) = (self.membership.clone(), self.routes.subscribe());
+        ClusterHandle { membership, routes, trusted }
     }
 
     /// Joins the cluster and sends `orders` to the task of each shard. Returns after `leaving` is

@@ -12,7 +12,9 @@ use driftq_core::{InvalidSetting, RetryPolicy};
 pub use driftq_core::{Settings, Unkeyed};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::api_keys::{check_file, weakness};
 use crate::budget::BUDGET_BYTES_MIN;
+pub use crate::tls::TlsFiles;
 
 /// Default for the bytes of disk that are kept free.
 const MIN_FREE_BYTES: u64 = 64 << 20;
@@ -83,6 +85,10 @@ pub struct Config {
     pub engine: EngineConfig,
     /// The key that every request must carry.
     pub api_key: Option<Secret>,
+    /// A file with that key, and with the previous one in its second line.
+    pub api_key_file: Option<PathBuf>,
+    /// The certificate of the server. Without one, it does not encrypt.
+    pub tls: Option<TlsFiles>,
     /// Whether to listen on a non-loopback address without a key.
     pub insecure: bool,
     /// Origins of web pages that may send requests.
@@ -134,6 +140,8 @@ impl Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             engine,
             api_key: None,
+            api_key_file: None,
+            tls: None,
             insecure: false,
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
@@ -153,7 +161,8 @@ impl Config {
 
     /// Whether other machines can reach the server without a key, and `insecure` is not set.
     pub fn is_open_to_all(&self) -> bool {
-        !self.listen.ip().is_loopback() && self.api_key.is_none() && !self.insecure
+        let has_key = self.api_key.is_some() || self.api_key_file.is_some();
+        !self.listen.ip().is_loopback() && !has_key && !self.insecure
     }
 
     /// Lists the invalid values. A server does not start with any.
@@ -163,6 +172,26 @@ impl Config {
         if self.is_open_to_all() {
             let message = "is reachable from other machines; set api_key_file, or set insecure if the network is trusted";
             fault("listen", format!("{} {message}", self.listen));
+        }
+        if let Some(key) = &self.api_key
+            && let Some(why) = weakness(key.reveal())
+        {
+            fault("DRIFTQ_API_KEY", why);
+        }
+        if self.api_key.is_some() && self.api_key_file.is_some() {
+            fault(
+                "api_key_file",
+                "is set, and DRIFTQ_API_KEY too; set only one of them".to_owned(),
+            );
+        } else if let Some(file) = &self.api_key_file
+            && let Err(why) = check_file(file)
+        {
+            fault("api_key_file", why);
+        }
+        if let Some(files) = &self.tls
+            && let Err(why) = files.check()
+        {
+            fault("tls_cert_file", why);
         }
         for origin in &self.allowed_origins {
             let host = origin.strip_prefix("https://").or(origin.strip_prefix("http://"));
@@ -242,7 +271,10 @@ pub struct Fault {
 /// Whether `text` is a base URL without a path. Request paths are appended to it. Nodes also
 /// identify each other by it.
 fn is_address(text: &str) -> bool {
-    let rest = text.strip_prefix("http://").filter(|rest| !rest.contains('/'));
+    let rest = text
+        .strip_prefix("http://")
+        .or(text.strip_prefix("https://"))
+        .filter(|rest| !rest.contains('/'));
     rest.is_some_and(|authority| authority.parse::<Authority>().is_ok())
 }
 
@@ -281,7 +313,7 @@ mod tests {
     fn a_listener_for_all_needs_a_key_or_a_word() {
         let listen = SocketAddr::from(([0, 0, 0, 0], 8080));
         assert_eq!(wrong(|config| config.listen = listen), ["listen"]);
-        let key = Some("0123456789abcdef".to_owned().into());
+        let key = Some("0123456789abcdef0123456789abcdef".to_owned().into());
         let with_key = |config: &mut Config| (config.listen, config.api_key) = (listen, key);
         assert_eq!(wrong(with_key), [""; 0]);
         let insecure = |config: &mut Config| (config.listen, config.insecure) = (listen, true);

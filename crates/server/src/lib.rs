@@ -23,14 +23,17 @@ pub mod offline {
 
     pub use crate::http::act_of;
 }
+mod api_keys;
 mod disk_space;
 mod node_log;
 mod outage_log;
 mod ownership_log;
+mod reloaded;
 mod series;
 mod server;
 mod shard_stats;
 mod telemetry;
+mod tls;
 mod traces;
 
 pub use server::{Server, StartError};

@@ -13,9 +13,11 @@ use driftq_storage::{Engine, Identity, Memory, wall_clock};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::api_keys::ApiKeys;
 use crate::budget::{self, Budget};
 use crate::clock::{ClockWatch, NodeClock};
 use crate::cluster::PendingMember;
+use crate::config::TlsFiles;
 use crate::config::{Config, EngineConfig};
 use crate::disk_space::Watch;
 use crate::http::{
@@ -47,6 +49,9 @@ pub enum StartError {
         "other nodes on this database cannot reach {0}; listen on another address, or set cluster.advertise"
     )]
     Hidden(SocketAddr),
+    /// A key or a certificate cannot be read.
+    #[error("{0}")]
+    File(String),
     /// Spans cannot be exported.
     #[error(transparent)]
     Traces(#[from] TracesError),
@@ -61,6 +66,7 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(15);
 /// A running server.
 pub struct Server {
     address: SocketAddr,
+    is_encrypted: bool,
     node: Node,
     shards: ShardTasks,
     draining: watch::Sender<bool>,
@@ -100,6 +106,12 @@ impl Server {
         let listener = Listener::bind(config.listen, config.limits.connections).map_err(failed)?;
         let address = listener.address().map_err(failed)?;
         log_start(&about, address, &data, &identity);
+        let api_keys = match (&config.api_key, config.api_key_file.clone()) {
+            (Some(key), _) => ApiKeys::fixed(key),
+            (None, Some(file)) => ApiKeys::read(file).map_err(StartError::File)?,
+            (None, None) => ApiKeys::default(),
+        };
+        let tls = config.tls.as_ref().map(TlsFiles::read).transpose().map_err(StartError::File)?;
         let traces = match &config.otlp_endpoint {
             Some(collector) => Traces::start(collector, &address.to_string())?,
             None => Traces::default(),
@@ -113,7 +125,9 @@ impl Server {
         let (clock, stored) = NodeClock::start(engine.clone(), &metrics).await;
         let joining = postgres
             .map(|postgres| PendingMember::new(postgres, &config, address, &clock, &telemetry));
-        let cluster = joining.as_ref().map(PendingMember::handle);
+        let trusted = config.tls.as_ref().map(TlsFiles::certificates).transpose();
+        let trusted = trusted.map_err(StartError::File)?.unwrap_or_default();
+        let cluster = joining.as_ref().map(|joining| joining.handle(trusted));
         let membership = cluster.as_ref().map(|cluster| cluster.membership.clone());
         let (node, shards) =
             Node::start(engine.clone(), &shard, keys, &telemetry, &clock, &budget, cluster);
@@ -136,7 +150,7 @@ impl Server {
         beside.spawn(watch.run());
         let (draining, is_draining) = watch::channel(false);
         let access = AccessRules {
-            api_key: config.api_key,
+            api_keys: api_keys.clone(),
             origins: AllowedOrigins(config.allowed_origins),
             hosts: AllowedHosts { names: config.allowed_hosts, is_loopback },
         };
@@ -158,13 +172,18 @@ impl Server {
             membership,
         });
         beside.spawn(rejections.run());
+        beside.spawn(api_keys.run());
+        if let Some(tls) = tls.clone() {
+            beside.spawn(tls.run());
+        }
         beside.spawn(sample_regularly(node.clone(), clock.clone()));
-        let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
+        let http = tokio::spawn(http::serve(listener, tls, http::router(app), is_draining));
         // Other nodes send requests as soon as this node serves a shard, so it answers before it
         // joins.
         let member = joining.map(|joining| tokio::spawn(joining.join(shards.orders(), is_leaving)));
         Ok(Server {
             address,
+            is_encrypted: config.tls.is_some(),
             node,
             shards,
             draining,
@@ -175,6 +194,12 @@ impl Server {
             telemetry,
             started,
         })
+    }
+
+    /// The URL of the listener.
+    pub fn url(&self) -> String {
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// Waits until every shard is served by some node. The wait is bounded because other nodes may

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Arg;
-use driftq_server::config::{Config, EngineConfig, Fault, Secret, Settings, v1_defaults};
+use driftq_server::config::{Config, EngineConfig, Fault, Secret, Settings, TlsFiles, v1_defaults};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,7 +38,9 @@ pub(crate) const KEYS: &[Key] = &[
     key("engine", "memory|sqlite|postgres", "Storage engine", |t| &mut t.engine),
     key("data", "DIR", "Data directory of the sqlite engine", |t| &mut t.data),
     key("database_url", "URL|none", "Database of the postgres engine", |t| &mut t.database_url),
-    key("api_key_file", "FILE|none", "File whose first line is the API key that every request must carry, except health checks", |t| &mut t.api_key_file),
+    key("api_key_file", "FILE|none", "File with the API key that every request must carry, except health checks, and in its second line the previous key; read again when it changes", |t| &mut t.server.api_key_file),
+    key("tls_cert_file", "FILE|none", "Certificate of the server and its issuers, as PEM; read again when it changes; none: connections are not encrypted", |t| &mut t.tls_cert_file),
+    key("tls_key_file", "FILE|none", "Private key of the certificate, as PEM", |t| &mut t.tls_key_file),
     key("insecure", YES_OR_NO, "Allow a non-loopback listen address without an API key", |t| &mut t.server.insecure),
     key("log", "error|warn|info|debug|trace", "Least severe level to log", |t| &mut t.log),
     key("log_format", "text|json", "Format of log lines", |t| &mut t.log_format),
@@ -138,7 +140,8 @@ pub(crate) struct RawConfig {
     engine: Engine,
     data: PathBuf,
     database_url: Option<Secret>,
-    api_key_file: Option<PathBuf>,
+    tls_cert_file: Option<PathBuf>,
+    tls_key_file: Option<PathBuf>,
     pub(crate) log: Level,
     pub(crate) log_format: LogFormat,
     defaults: Defaults,
@@ -197,7 +200,8 @@ impl Default for RawConfig {
             engine: Engine::Sqlite,
             data: "driftq-data".into(),
             database_url: None,
-            api_key_file: None,
+            tls_cert_file: None,
+            tls_key_file: None,
             log: Level::Info,
             log_format: LogFormat::Text,
             defaults: Defaults {
@@ -226,15 +230,24 @@ impl RawConfig {
                 return Err(vec![Fault { key: "database_url".to_owned(), why: why.to_owned() }]);
             }
         };
-        let no_key = |why| vec![Fault { key: "api_key_file".to_owned(), why }];
-        let key = self.api_key_file.as_deref().map(crate::client::first_line).transpose();
+        let without = |key: &str, other: &str| {
+            let why = format!("is required by {other}");
+            vec![Fault { key: key.to_owned(), why }]
+        };
+        let tls = match (self.tls_cert_file, self.tls_key_file) {
+            (Some(cert), Some(key)) => Some(TlsFiles { cert, key }),
+            (None, None) => None,
+            (Some(_), None) => return Err(without("tls_key_file", "tls_cert_file")),
+            (None, Some(_)) => return Err(without("tls_cert_file", "tls_key_file")),
+        };
         let unkeyed = match self.defaults.unkeyed {
             Unkeyed::First => driftq_server::config::Unkeyed::First,
             Unkeyed::Spread => driftq_server::config::Unkeyed::Spread,
         };
         let config = Config {
             engine,
-            api_key: key.map_err(no_key)?.map(Into::into),
+            api_key: crate::client::key_variable().map(Into::into),
+            tls,
             is_v1: self.defaults.profile.is_some(),
             defaults: Settings { unkeyed, ..self.defaults.settings },
             commit: crate::version::COMMIT,

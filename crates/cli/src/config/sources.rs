@@ -102,7 +102,7 @@ fn unasked(
 /// supervisors such as Kubernetes create variables with this prefix.
 fn strangers(names: impl Iterator<Item = std::ffi::OsString>) -> Vec<String> {
     let known: Vec<String> = KEYS.iter().map(Key::variable).collect();
-    let others = ["DRIFTQ_CONFIG", "DRIFTQ_URL"];
+    let others = ["DRIFTQ_API_KEY", "DRIFTQ_CA_FILE", "DRIFTQ_CONFIG", "DRIFTQ_URL"];
     let names = names.filter_map(|name| name.into_string().ok());
     let strange = names.filter(|name| {
         name.starts_with("DRIFTQ_") && !known.contains(name) && !others.contains(&name.as_str())

@@ -145,18 +145,19 @@ fn invalid_values_are_rejected_before_the_server_starts() {
 #[test]
 fn the_api_key_is_never_printed() {
     Stage::alone().check(&expect![[r#"
-        $ echo short > key.txt
+        $ echo short > key.txt; chmod 600 key.txt
         $ driftq config --api-key-file key.txt
-        ! error: --api-key-file: key.txt: the API key must have at least 16 characters
+        ! error: --api-key-file: key.txt: the API key has 5 characters and must have at least 32; generate one with: openssl rand -hex 32
         [2]
         $ driftq config --api-key-file nowhere.txt
         ! error: --api-key-file: nowhere.txt: No such file or directory (os error 2)
         [2]
-        $ echo 0123456789abcdef-secret > key.txt
+        $ echo 0123456789abcdef0123456789-secret > key.txt
         $ driftq config --api-key-file key.txt --listen 0.0.0.0:80 | grep -E 'listen|key'
         key  value  from
         listen  0.0.0.0:80  --listen
         api_key_file  key.txt  --api-key-file
+        tls_key_file  none  default
         defaults.unkeyed  first  default
         $ driftq config --api-key-file key.txt -o json | grep -c secret
         0

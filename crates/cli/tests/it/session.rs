@@ -347,8 +347,8 @@ fn invalid_urls_and_connection_errors_are_reported() {
         ! error: --url nonsense is not a valid URL; write it as http://127.0.0.1:8080
         [2]
         $ driftq topic list --url https://127.0.0.1:9
-        ! error: --url https://127.0.0.1:9: https is not supported; use the http address and port of a node behind the proxy
-        [2]
+        ! error: no server at https://127.0.0.1:9; start one with `driftq dev`, or set --url
+        [7]
         $ DRIFTQ_API_KEY_FILE= driftq topic list
         ! error: no server at URL; start one with `driftq dev`, or set --url
         [7]
@@ -381,15 +381,17 @@ fn invalid_urls_and_connection_errors_are_reported() {
         ! For more information, try '--help'.
         [2]
     "#]]);
-    std::fs::write(stage.path().join("key.txt"), "0123456789abcdef\n").unwrap();
+    let file = stage.path().join("key.txt");
+    std::fs::write(&file, "0123456789abcdef0123456789abcdef\n").unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let key = ["serve", "--engine", "memory", "--api-key-file", "key.txt", "--log", "error"];
     let _server = stage.start(&key);
     stage.check(&expect![[r#"
         $ driftq topic list
-        ! error: the server requires an API key; set --api-key-file (UNAUTHENTICATED, 401)
+        ! error: the server requires an API key; set --api-key-file or DRIFTQ_API_KEY (UNAUTHENTICATED, 401)
         [5]
         $ echo fedcba9876543210 > other.txt && driftq topic list --api-key-file other.txt
-        ! error: the server rejected the API key in --api-key-file (UNAUTHENTICATED, 401)
+        ! error: the server rejected the API key (UNAUTHENTICATED, 401)
         [5]
         $ driftq topic list --api-key-file key.txt
         name  partitions  messages  bytes  dead letters  groups

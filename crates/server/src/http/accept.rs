@@ -1,6 +1,7 @@
 //! Accepts connections, so that slow, silent or surplus clients cost the other clients nothing.
 //!
-//! 1. The first bytes must show the HTTP version within 10 s. Headers must be complete within 30 s,
+//! 1. The TLS handshake, if there is one, and the first bytes, which show the HTTP version, may take
+//!    10 s. Headers must be complete within 30 s,
 //!    also on a connection that is kept alive. An HTTP/2 connection without a stream is closed
 //!    after 60 s.
 //! 2. A client that reads nothing of an answer for 30 s is disconnected. Deliveries that it never
@@ -35,6 +36,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tower::ServiceExt as _;
 
 use super::access::is_open_path;
@@ -42,9 +45,13 @@ use super::answer::{AnswerBody, Unread};
 use super::api_error::RETRY_AFTER_MS;
 use super::connections::{Connection, Connections, Full, InFlight};
 use super::request_log::new_id;
+use crate::tls::Tls;
 
 /// How long the first bytes may take, up to those that show the HTTP version.
 const FIRST_BYTES_TIME: Duration = Duration::from_secs(10);
+/// The answer to a client that does not encrypt. Its request was not read.
+const PLAIN_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\n\
+     content-length: 43\r\n\r\nthis server requires TLS; use an https URL\n";
 /// How long the headers of a request may take, and how long a kept-alive HTTP/1.1 connection may be
 /// silent.
 const HEADER_TIME: Duration = Duration::from_secs(30);
@@ -112,12 +119,17 @@ impl Listener {
 }
 
 /// Serves until `stop` is set, then lets requests in flight finish.
-pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn serve(
+    listener: Listener,
+    tls: Option<Tls>,
+    router: Router,
+    mut stop: watch::Receiver<bool>,
+) {
     let Listener { listener, connections } = listener;
     let connections = Connections::new(connections);
     // Every task holds a sender, so the channel is closed when all tasks have ended.
     let (working, mut ended) = mpsc::channel::<()>(1);
-    let protocols = Arc::new(Protocols::new());
+    let protocols = Arc::new(Protocols::new(tls));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -187,12 +199,13 @@ async fn refuse(mut stream: TcpStream) {
 
 /// The HTTP settings of all connections.
 struct Protocols {
+    tls: Option<Tls>,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
 }
 
 impl Protocols {
-    fn new() -> Protocols {
+    fn new(tls: Option<Tls>) -> Protocols {
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
@@ -207,24 +220,43 @@ impl Protocols {
             .max_concurrent_streams(STREAMS_MAX)
             .initial_connection_window_size(BUFFER_BYTES)
             .initial_stream_window_size(BUFFER_BYTES);
-        Protocols { http1, http2 }
+        Protocols { tls, http1, http2 }
+    }
+
+    /// Performs the TLS handshake, if there is one, and reads the first bytes.
+    async fn open(&self, mut stream: TcpStream) -> io::Result<(ClientStream, Vec<u8>)> {
+        let Some(tls) = &self.tls else {
+            let first = first_bytes(&mut stream).await?;
+            return Ok((ClientStream::Plain(stream), first));
+        };
+        if !starts_handshake(&stream).await? {
+            // Unread bytes would reset the connection, and the client would not get the answer.
+            let _unused = stream.read(&mut [0; FIRST_BYTES]).await?;
+            stream.write_all(PLAIN_ANSWER.as_bytes()).await?;
+            stream.shutdown().await?;
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let acceptor = TlsAcceptor::from(tls.current());
+        let mut stream = acceptor.accept(stream).await?;
+        let first = read_first_bytes(&mut stream, Vec::with_capacity(FIRST_BYTES)).await?;
+        Ok((ClientStream::Tls(Box::new(stream)), first))
     }
 
     /// Serves one connection to its end.
     async fn serve(
         &self,
-        mut stream: TcpStream,
+        stream: TcpStream,
         mut client: Client,
         connection: &Connection,
         mut stop: watch::Receiver<bool>,
     ) {
-        let first = tokio::select! {
-            first = timeout(FIRST_BYTES_TIME, first_bytes(&mut stream)) => first,
-            _ = stop.wait_for(|is_stopped| *is_stopped) => return,
-        };
-        let Ok(Ok(first)) = first else { return };
         // Answers are written completely, so waiting to fill a packet would only delay them.
         let _slower = stream.set_nodelay(true);
+        let opened = tokio::select! {
+            opened = timeout(FIRST_BYTES_TIME, self.open(stream)) => opened,
+            _ = stop.wait_for(|is_stopped| *is_stopped) => return,
+        };
+        let Ok(Ok((stream, first))) = opened else { return };
         let is_http2 = first.starts_with(PREFACE);
         let io = TokioIo::new(WriteTimeoutStream { first: first.into(), stream, stalled: None });
         let unread = is_http2.then(Arc::<Unread>::default);
@@ -275,12 +307,90 @@ async fn first_bytes(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
         Err(error) => return Err(error.into()),
     };
     first.truncate(length);
+    read_first_bytes(stream, first).await
+}
+
+async fn read_first_bytes(
+    stream: &mut (impl AsyncRead + Unpin),
+    mut first: Vec<u8>,
+) -> io::Result<Vec<u8>> {
     while first.len() < PREFACE.len() && PREFACE.starts_with(&first) {
         if stream.read_buf(&mut first).await? == 0 {
             break;
         }
     }
     Ok(first)
+}
+
+/// Whether the client starts a TLS handshake.
+async fn starts_handshake(stream: &TcpStream) -> io::Result<bool> {
+    const HANDSHAKE: u8 = 0x16;
+    let mut first = [0];
+    Ok(stream.peek(&mut first).await? == 1 && first[0] == HANDSHAKE)
+}
+
+/// A connection of a client.
+enum ClientStream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            ClientStream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            ClientStream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            ClientStream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            ClientStream::Plain(stream) => stream.is_write_vectored(),
+            ClientStream::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            ClientStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            ClientStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
 }
 
 /// The client of a connection, and the router that answers it.
@@ -313,7 +423,7 @@ impl Client {
 struct WriteTimeoutStream {
     /// Bytes that were already read from `stream`.
     first: Bytes,
-    stream: TcpStream,
+    stream: ClientStream,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 

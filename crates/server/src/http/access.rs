@@ -16,13 +16,13 @@ use driftq_api::error::details::{PermissionDenied, Unauthenticated};
 use super::api_error::ApiError;
 use super::cors::{self, AllowedOrigins};
 use super::host::{self, AllowedHosts};
-use crate::config::Secret;
+use crate::api_keys::ApiKeys;
 
 /// The rules by which requests are admitted.
 #[derive(Default)]
 pub struct AccessRules {
-    /// The key that every request must carry, if one is set.
-    pub api_key: Option<Secret>,
+    /// The keys of which every request must carry one.
+    pub api_keys: ApiKeys,
     /// Origins of web pages that may send requests.
     pub origins: AllowedOrigins,
     /// Host names under which clients may address this server.
@@ -48,21 +48,22 @@ impl AccessRules {
         if cors::is_preflight(request.method(), headers) {
             return Some(cors::preflight());
         }
-        let key = self.api_key.as_ref().filter(|_| !is_open_path(request.uri().path()))?;
+        if !self.api_keys.are_needed() || is_open_path(request.uri().path()) {
+            return None;
+        }
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.split_once(' '));
         // The scheme is case-insensitive.
         let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let message = match given {
-            Some((_, given))
-                if is_same_secret(given.trim().as_bytes(), key.reveal().as_bytes()) =>
-            {
-                return None;
-            }
+            Some((_, given)) if self.api_keys.accept(given.trim().as_bytes()) => return None,
             Some(_) => "the key is not valid for this server",
             None => "the key is missing; send it as Authorization: Bearer <key>",
         };
-        Some(ApiError::new(Unauthenticated {}, message).into_response())
+        let mut refused = ApiError::new(Unauthenticated {}, message).into_response();
+        let bearer = HeaderValue::from_static("Bearer");
+        refused.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+        Some(refused)
     }
 
     /// Why the request is rejected, independently of its key.

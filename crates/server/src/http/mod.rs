@@ -54,7 +54,7 @@ mod settle;
 mod topics;
 mod words;
 
-pub use accept::{Listener, serve};
+pub use accept::Listener;
 pub use access::AccessRules;
 pub use app::{About, App, Parts};
 pub use cors::AllowedOrigins;
@@ -64,4 +64,5 @@ pub use rejection_log::RejectionLog;
 pub use request_log::act_of;
 pub use router::router;
 
+pub(crate) use accept::serve;
 pub(crate) use app::{NAMESPACE, topic_name};

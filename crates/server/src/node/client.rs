@@ -13,6 +13,8 @@ use driftq_core::command::{Join, LeaseId};
 use driftq_core::node_codec::{NODE_CODEC_VERSION, open_answer, open_deliveries, pack_call};
 use driftq_core::{CallError, Command, CommandResult, Epoch, Reply, ShardId, Text};
 use futures_util::Stream;
+use reqwest::Certificate;
+use rustls::pki_types::CertificateDer;
 
 use crate::series::{CountedSeries, SeriesRequest};
 
@@ -67,9 +69,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(secret: Arc<str>) -> Client {
+    /// A client that trusts these certificates of other nodes.
+    pub(crate) fn new(secret: Arc<str>, trusted: &[CertificateDer<'static>]) -> Client {
         let http = || {
+            let trusted = trusted.iter().map(|der| Certificate::from_der(der));
             let http = reqwest::Client::builder()
+                .tls_certs_only(trusted.map(|parsed| parsed.expect("DER is not parsed here")))
                 .http2_prior_knowledge()
                 .connect_timeout(CONNECT_TIMEOUT)
                 .http2_keep_alive_interval(KEEP_ALIVE)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use driftq_core::NodeId;
 use driftq_core::ownership::OwnershipEvent;
 use driftq_storage::postgres::Postgres;
+use rustls::pki_types::CertificateDer;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -56,4 +57,6 @@ impl MembershipHandle {
 pub(crate) struct ClusterHandle {
     pub(crate) membership: MembershipHandle,
     pub(crate) routes: watch::Receiver<Routes>,
+    /// Certificates of other nodes that are trusted.
+    pub(crate) trusted: Vec<CertificateDer<'static>>,
 }

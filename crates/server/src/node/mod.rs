@@ -115,8 +115,12 @@ impl Node {
     ) -> (Node, ShardTasks) {
         let awaited = EffectWaiters::default();
         let series = Arc::new(SeriesStore::default());
-        let (membership, routes) =
-            cluster.map(|ClusterHandle { membership, routes }| (membership, routes)).unzip();
+        let (membership, (routes, trusted)) = match cluster {
+            Some(ClusterHandle { membership, routes, trusted }) => {
+                (Some(membership), (Some(routes), trusted))
+            }
+            None => (None, (None, Vec::new())),
+        };
         let (order, status) = match membership {
             Some(_) => (Order::Drop, Status::Elsewhere),
             None => (Order::Always, Status::Starting),
@@ -128,8 +132,8 @@ impl Node {
             .map(|(send, receive)| (Mailbox::new(send, budget.calls.clone()), receive))
             .unzip();
         let peer_secret: Arc<str> = keys.peer_secret().into();
-        let others =
-            routes.map(|routes| Others { routes, client: Client::new(peer_secret.clone()) });
+        let others = routes
+            .map(|routes| Others { routes, client: Client::new(peer_secret.clone(), &trusted) });
         let peers = Peers::new(mailboxes.clone(), others);
         let (mut statuses, mut commanders, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
         let mut counts = Vec::new();

@@ -145,6 +145,15 @@ impl Broker {
         nodes.try_into().unwrap_or_else(|_| unreachable!("one broker was started per element"))
     }
 
+    /// Starts a node with a changed configuration on a new database with this many shards.
+    pub(crate) async fn on_new_database(shards: u32, change: impl FnOnce(&mut Config)) -> Broker {
+        Broker::begin(Data::Database(database().await), |config| {
+            config.shards = Some(shards);
+            change(config);
+        })
+        .await
+    }
+
     /// Starts another node on the same database.
     pub(crate) async fn another(&self) -> Broker {
         self.another_with(|_| ()).await

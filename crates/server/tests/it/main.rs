@@ -52,6 +52,7 @@ mod settings;
 mod settle;
 mod settle_table;
 mod shards;
+mod tls;
 mod topics;
 mod traces;
 mod unread;
