@@ -72,7 +72,7 @@ sim-one SEED:
 
 # Run what .ci/run runs: at most 25 minutes on two cores from a clean clone
 [group('every day')]
-ci: (stages 'format' 'typos' 'lint' 'tidy' 'ci-tests' 'contract-ci' 'schemathesis' 'alerts' 'readme' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'sim 50')
+ci: (stages 'format' 'typos' 'lint' 'tidy' 'ci-tests' 'contract-ci' 'v1' 'schemathesis' 'alerts' 'readme' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'sim 50')
 
 # Run the stages of a release that have not passed yet, or those that begin with STAGES; resumes where it stopped
 [group('proofs')]
@@ -131,6 +131,14 @@ crash KILLS='20' PART='': (crash-in 'sim' KILLS PART)
 # Kill a server with several shards KILLS times during commits across shards; then export and verify its ledger
 [group('proofs')]
 crash-effects KILLS='20': (crash-in 'sim' KILLS 'effects')
+
+# Run the client that was written from the v1 specification alone, on memory, SQLite and PostgreSQL
+[group('proofs')]
+v1:
+    {{ build_dev }}
+    V1_ENGINE=memory e2e/v1/run
+    V1_ENGINE=sqlite e2e/v1/run
+    V1_ENGINE=postgres e2e/with-postgres 15 e2e/v1/run
 
 # Fill the disk of a server and free it CYCLES times; fail 2/5 as many flushes and cut the power (as root)
 [group('proofs')]

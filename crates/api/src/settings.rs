@@ -8,7 +8,7 @@ use crate::number::{
     BacklogLimit, BackoffMs, DedupeTtlMs, DlqRetentionMs, EffectTtlMs, GroupIdleMs, LeaseMs,
     MaxAttempts, MaxInFlight, MaxOpen, RetentionBytes, RetentionMs,
 };
-use crate::words::{OnDoubt, Unkeyed};
+use crate::words::{DedupeCompare, OnDoubt, Unkeyed};
 
 /// Every setting, with the value in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -25,6 +25,7 @@ pub struct Settings {
     #[schema(required = true)]
     pub dlq_retention_ms: Option<DlqRetentionMs>,
     pub dedupe_ttl_ms: DedupeTtlMs,
+    pub dedupe_compare: DedupeCompare,
     pub effect_ttl_ms: EffectTtlMs,
     #[schema(required = true)]
     pub on_doubt: Option<OnDoubt>,
@@ -63,6 +64,7 @@ patch! {
     retention_bytes: RetentionBytes,
     dlq_retention_ms: DlqRetentionMs,
     dedupe_ttl_ms: DedupeTtlMs,
+    dedupe_compare: DedupeCompare,
     effect_ttl_ms: EffectTtlMs,
     on_doubt: OnDoubt,
     unkeyed: Unkeyed,

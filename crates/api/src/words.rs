@@ -66,7 +66,8 @@ words! {
     ConflictField in "snake_case" { Value, Request, Outcome, Commit }
     /// Which limit is reached.
     ExhaustedReason in "snake_case" {
-        PartitionBufferFull, PartitionBufferBytesFull, StorageLow, Connections, OutboxFull, Topics, Cursors, Memory
+        PartitionBufferFull, PartitionBufferBytesFull, StorageLow, Connections, OutboxFull, Topics, Cursors, Memory,
+        Overloaded
     }
     /// Whether a topic was created.
     TopicStatus in "snake_case" { Created, Exists }
@@ -113,4 +114,6 @@ words! {
     DoubtCause in "snake_case" { LeaseExpired, Reported, Abandoned }
     /// The partition of messages without a key.
     Unkeyed in "snake_case" { First, Spread }
+    /// What a message with a known idempotency key is compared by.
+    DedupeCompare in "snake_case" { Key, Content }
 }

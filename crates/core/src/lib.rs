@@ -64,8 +64,8 @@ pub use pipeline::{
 pub use recovery::{Recovered, Recovery};
 pub use session::{HEARTBEAT_MS, Line, STALLED_MS, Session};
 pub use settings::{
-    AutoCreateGroups, InvalidSetting, OnDoubt, RetryPolicy, SettingName, Settings, SettingsChange,
-    SettingsPatch, Unkeyed,
+    AutoCreateGroups, DedupeCompare, InvalidSetting, OnDoubt, RetryPolicy, SettingName, Settings,
+    SettingsChange, SettingsPatch, Unkeyed,
 };
 pub use shard::{Image, Shard, ShardConfig};
 pub use time::Timestamp;

@@ -49,6 +49,16 @@ pub enum Unkeyed {
     Spread,
 }
 
+/// What a produce with a known idempotency key is compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DedupeCompare {
+    /// The key alone, as in v1: every message with the key is a repeat.
+    Key,
+    /// The content too: a different message with the key is rejected.
+    Content,
+}
+
 /// Whether consuming creates a missing group. If not, a consumer with a misspelled group is rejected
 /// and does not read the topic again from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,8 +151,9 @@ pub struct SettingsChange {
 
 macro_rules! settings {
     ($($(#[$doc:meta])* $field:ident ($stored:literal): $type:ty = $default:expr,)*) => {
-        /// The settings in force.
+        /// The settings in force. Another node may not know all of them.
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct Settings {
             $($(#[$doc])* #[serde(rename = $stored)] pub $field: $type,)*
         }
@@ -223,6 +234,8 @@ settings! {
     dlq_retention_ms ("dlq_retention_ms"): Option<u64> = None,
     /// How long an idempotency key is kept.
     dedupe_ttl_ms ("dedupe_ttl_ms"): u64 = 604_800_000,
+    /// What a produce with a known idempotency key is compared by.
+    dedupe_compare ("dedupe_compare"): DedupeCompare = DedupeCompare::Content,
     /// How long the outcome of an effect is kept.
     effect_ttl_ms ("effect_ttl_ms"): u64 = EFFECT_TTL_MS,
     /// What happens to effects in doubt that belong to this topic's deliveries.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use axum::http::uri::Authority;
 use driftq_core::limits::{VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT};
 use driftq_core::ownership::{NODE_LEASE_MS, NODE_LEASE_MS_MAX};
-use driftq_core::{InvalidSetting, RetryPolicy};
+use driftq_core::{DedupeCompare, InvalidSetting, RetryPolicy};
 pub use driftq_core::{Settings, Unkeyed};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -115,6 +115,8 @@ pub struct Config {
     pub advertise: Option<String>,
     /// How long this node counts as alive after it last renewed its lease.
     pub node_lease_ms: u64,
+    /// An address on which metrics are served without a key.
+    pub metrics_listen: Option<SocketAddr>,
     /// The OTLP/HTTP collector that spans are exported to.
     pub otlp_endpoint: Option<String>,
     /// The commit that the server was built from.
@@ -153,6 +155,7 @@ impl Config {
             defaults: Settings::default(),
             shards: None,
             advertise: None,
+            metrics_listen: None,
             otlp_endpoint: None,
             node_lease_ms: NODE_LEASE_MS,
             commit: "unknown",
@@ -283,9 +286,12 @@ pub fn v1_defaults() -> Settings {
     Settings {
         lease_ms: 2_000,
         max_in_flight: 2,
+        // A message is in flight until it is acked, also while it waits for a retry.
+        max_open: 2,
         max_backlog_messages: 2,
         max_backlog_bytes: 20,
         dedupe_ttl_ms: 600_000,
+        dedupe_compare: DedupeCompare::Key,
         effect_ttl_ms: 600_000,
         retry_policy: RetryPolicy { max_attempts: -1, backoff_ms: 250, max_backoff_ms: 250 },
         ..Settings::default()

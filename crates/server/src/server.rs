@@ -60,6 +60,9 @@ pub enum StartError {
     Recovery(String),
 }
 
+/// Connections to the listener for metrics.
+const METRICS_CONNECTIONS: usize = 64;
+
 /// How long a node may take to give up its shards. Bounded because its database may be failing.
 const LEAVE_WITHIN: Duration = Duration::from_secs(15);
 
@@ -105,6 +108,13 @@ impl Server {
         let failed = |error| StartError::Listen(config.listen, error);
         let listener = Listener::bind(config.listen, config.limits.connections).map_err(failed)?;
         let address = listener.address().map_err(failed)?;
+        let metrics_listener = match config.metrics_listen {
+            Some(address) => {
+                let failed = |error| StartError::Listen(address, error);
+                Some(Listener::bind(address, METRICS_CONNECTIONS).map_err(failed)?)
+            }
+            None => None,
+        };
         log_start(&about, address, &data, &identity);
         let api_keys = match (&config.api_key, config.api_key_file.clone()) {
             (Some(key), _) => ApiKeys::fixed(key),
@@ -177,6 +187,10 @@ impl Server {
             beside.spawn(tls.run());
         }
         beside.spawn(sample_regularly(node.clone(), clock.clone()));
+        if let Some(listener) = metrics_listener {
+            let router = http::metrics_router(app.clone());
+            beside.spawn(http::serve(listener, None, router, is_draining.clone()));
+        }
         let http = tokio::spawn(http::serve(listener, tls, http::router(app), is_draining));
         // Other nodes send requests as soon as this node serves a shard, so it answers before it
         // joins.

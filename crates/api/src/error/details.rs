@@ -165,6 +165,9 @@ pub struct Conflict {
 pub struct ResourceExhausted {
     /// The limit that is reached.
     pub reason: ExhaustedReason,
+    /// The limit, where `reason` is `overloaded`, as in DriftQ-Core v1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_reason: Option<ExhaustedReason>,
     /// How long to wait before a retry.
     pub retry_after_ms: u64,
     /// The group whose backlog fills the partition.

@@ -44,6 +44,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("insecure", YES_OR_NO, "Allow a non-loopback listen address without an API key", |t| &mut t.server.insecure),
     key("log", "error|warn|info|debug|trace", "Least severe level to log", |t| &mut t.log),
     key("log_format", "text|json", "Format of log lines", |t| &mut t.log_format),
+    key("metrics_listen", "IP:PORT|none", "Additional address that serves /metrics and nothing else, without a key and without TLS", |t| &mut t.server.metrics_listen),
     key("otlp_endpoint", "URL|none", "OpenTelemetry collector that receives traces over OTLP/HTTP, such as http://127.0.0.1:4318; none: no traces", |t| &mut t.server.otlp_endpoint),
     key("http.allowed_origins", "ORIGIN,...|none", "Origins of web pages that may send requests and read responses", |t| &mut t.server.allowed_origins),
     key("http.allowed_hosts", "HOST,...|none", "Host names that requests may use, besides localhost; none: a non-loopback listener accepts every name", |t| &mut t.server.allowed_hosts),
@@ -69,6 +70,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("defaults.retention_bytes", "BYTES", "Maximum bytes of settled messages per topic; the oldest are deleted before retention_ms", |t| &mut t.defaults.settings.retention_bytes),
     key("defaults.dlq_retention_ms", "MS|none", "Time for which dead letters are kept, between one minute and ten years; none: forever", |t| &mut t.defaults.settings.dlq_retention_ms),
     key("defaults.dedupe_ttl_ms", "MS", "Time for which an idempotency key is remembered, between effect_ttl_ms and one year", |t| &mut t.defaults.settings.dedupe_ttl_ms),
+    key("defaults.dedupe_compare", "key|content", "What a message with a known idempotency key is compared by: the key alone, or also key, value, target_topic and partition_override", |t| &mut t.defaults.settings.dedupe_compare),
     key("defaults.effect_ttl_ms", "MS", "For effects begun with a lease token and without ttl_ms: time for which their outcome is kept, between one minute and one year", |t| &mut t.defaults.settings.effect_ttl_ms),
     key("defaults.on_doubt", "retry|probe|park|none", "For effects begun with a lease token and without on_doubt: the policy if they are in doubt", |t| &mut t.defaults.settings.on_doubt),
     key("defaults.unkeyed", "first|spread", "Partition of messages without a key: always the first, or each in turn", |t| &mut t.defaults.unkeyed),
@@ -244,12 +246,18 @@ impl RawConfig {
             Unkeyed::First => driftq_server::config::Unkeyed::First,
             Unkeyed::Spread => driftq_server::config::Unkeyed::Spread,
         };
+        let is_v1 = self.defaults.profile.is_some();
+        let mut defaults = Settings { unkeyed, ..self.defaults.settings };
+        if is_v1 {
+            // The profile counts messages until they are acked, so it sets both limits to the same.
+            defaults.max_open = defaults.max_open.max(defaults.max_in_flight);
+        }
         let config = Config {
             engine,
             api_key: crate::client::key_variable().map(Into::into),
             tls,
-            is_v1: self.defaults.profile.is_some(),
-            defaults: Settings { unkeyed, ..self.defaults.settings },
+            is_v1,
+            defaults,
             commit: crate::version::COMMIT,
             ..self.server
         };

@@ -65,6 +65,7 @@ fn a_profile_sets_values_that_are_not_given() {
         defaults.profile  v1  driftq.toml:2
         defaults.lease_ms  2000  profile v1
         defaults.max_in_flight  7  driftq.toml:3
+        defaults.max_open  2  profile v1
         defaults.retry_policy.max_attempts  -1  profile v1
         defaults.retry_policy.backoff_ms  250  profile v1
         defaults.retry_policy.max_backoff_ms  250  profile v1
@@ -73,6 +74,7 @@ fn a_profile_sets_values_that_are_not_given() {
         defaults.retention_ms  3600000  default
         defaults.dlq_retention_ms  none  default
         defaults.dedupe_ttl_ms  600000  profile v1
+        defaults.dedupe_compare  key  profile v1
         defaults.effect_ttl_ms  600000  profile v1
         $ driftq config --profile none | grep -E 'profile|lease_ms|in_flight'
         cluster.lease_ms  10000  default
@@ -158,6 +160,7 @@ fn the_api_key_is_never_printed() {
         listen  0.0.0.0:80  --listen
         api_key_file  key.txt  --api-key-file
         tls_key_file  none  default
+        metrics_listen  none  default
         defaults.unkeyed  first  default
         $ driftq config --api-key-file key.txt -o json | grep -c secret
         0

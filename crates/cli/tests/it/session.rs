@@ -26,7 +26,7 @@ fn topics_are_created_shown_changed_and_deleted() {
         ! error: `lease_ms` is not a setting; write it as NAME=VALUE
         [2]
         $ driftq topic create x --set lease_m=5
-        ! error: settings.lease_m: unknown field; known: lease_ms, max_in_flight, max_open, retry_policy, max_backlog_messages, max_backlog_bytes, retention_ms, retention_bytes, dlq_retention_ms, dedupe_ttl_ms, effect_ttl_ms, on_doubt, unkeyed, require_token, auto_create_groups, group_idle_ms, history (INVALID_ARGUMENT, 400)
+        ! error: settings.lease_m: unknown field; known: lease_ms, max_in_flight, max_open, retry_policy, max_backlog_messages, max_backlog_bytes, retention_ms, retention_bytes, dlq_retention_ms, dedupe_ttl_ms, dedupe_compare, effect_ttl_ms, on_doubt, unkeyed, require_token, auto_create_groups, group_idle_ms, history (INVALID_ARGUMENT, 400)
         [2]
         $ driftq topic create x --partitions 0
         ! error: invalid value '0' for '--partitions <PARTITIONS>': 0 is not in 1..=1024
@@ -418,8 +418,8 @@ fn temporary_and_final_rejections_have_different_exit_codes() {
         ! error: rejected: 1
         [6]
         $ driftq produce orders 'a value of more than twenty bytes'
-        ! error: value must be at most 20 bytes (got 33) (TOO_LARGE, 413)
-        [2]
+        ! error: message must be at most 20 bytes (got 33) (RESOURCE_EXHAUSTED, 429)
+        [6]
         $ driftq produce orders d -o json
         ! error: the partition is full, and no group reads it (RESOURCE_EXHAUSTED, 429)
         [6]

@@ -15,6 +15,20 @@ impl Command {
             Command::Arrive(arrive) => {
                 arrive.messages.iter().map(|message| message.envelope.format()).max()
             }
+            // A setting that the first release does not know.
+            Command::CreateTopic(create) if create.settings.dedupe_compare.is_some() => {
+                Some(Format::V2)
+            }
+            Command::PatchTopic(patch)
+                if patch.settings.set.dedupe_compare.is_some()
+                    || patch
+                        .settings
+                        .reset
+                        .iter()
+                        .any(|setting| setting.as_str() == "dedupe_compare") =>
+            {
+                Some(Format::V2)
+            }
             Command::Recorded(_) => Some(Format::V2),
             _ => None,
         };
@@ -35,10 +49,18 @@ impl Command {
     /// `all` is unknown, such a command waits. Messages on their way to another shard were accepted
     /// before and are not rejected.
     pub fn check_format(&self, all: Option<Format>) -> Result<Result<(), Rejection>, CallError> {
-        if !matches!(self, Command::Produce(_) | Command::Commit(_)) {
+        let command = self.unrecorded();
+        let is_gated = matches!(
+            command,
+            Command::Produce(_)
+                | Command::Commit(_)
+                | Command::CreateTopic(_)
+                | Command::PatchTopic(_)
+        );
+        if !is_gated {
             return Ok(Ok(()));
         }
-        match (self.format(), all) {
+        match (command.format(), all) {
             (Format::V1, _) => Ok(Ok(())),
             (_, None) => Err(CallError::NotServing),
             (format, Some(all)) if format > all => Ok(Err(Rejection::OlderNodes)),

@@ -75,7 +75,7 @@ pub(crate) fn seal<T: Serialize>(value: &T) -> Bytes {
     seal_as(V1, value)
 }
 
-fn seal_as<T: Serialize>(version: u8, value: &T) -> Bytes {
+pub(crate) fn seal_as<T: Serialize>(version: u8, value: &T) -> Bytes {
     let mut packed = postcard::to_extend(value, vec![version]).expect("plain values can be packed");
     let checksum = crc32c::crc32c(&packed);
     packed.extend_from_slice(&checksum.to_le_bytes());
@@ -104,6 +104,15 @@ pub(crate) fn open<T: DeserializeOwned>(row: &Row) -> Result<T, Damaged> {
     }
 }
 
+/// Unpacks a value that has the same fields in both versions. Returns the version too.
+pub(crate) fn open_either<T: DeserializeOwned>(row: &Row) -> Result<(u8, T), Damaged> {
+    let damaged = |why| Damaged::of(&row.key, why);
+    match unseal(&row.body).map_err(damaged)? {
+        (version @ (V1 | V2), packed) => Ok((version, content(packed).map_err(damaged)?)),
+        _ => Err(damaged(UNKNOWN_VERSION)),
+    }
+}
+
 fn content<T: DeserializeOwned>(packed: &[u8]) -> Result<T, &'static str> {
     postcard::from_bytes(packed).map_err(|_| "its content is invalid")
 }
@@ -112,7 +121,7 @@ fn content<T: DeserializeOwned>(packed: &[u8]) -> Result<T, &'static str> {
 fn newest(table: Table) -> u8 {
     match table {
         Table::Audit => V3,
-        Table::Page | Table::Outbox => V2,
+        Table::Page | Table::Outbox | Table::Record => V2,
         _ => V1,
     }
 }

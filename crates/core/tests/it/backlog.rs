@@ -68,8 +68,8 @@ fn bytes_of_key_and_value_count() {
 fn a_message_that_can_never_fit_is_too_large() {
     check(expect![[r#"
         1s topic orders 1 max_bytes=20 => created
-        1s produce orders 20bytes key=k => refused: value must be at most 20 bytes (got 21)
-        1s produce orders 21bytes => refused: value must be at most 20 bytes (got 21)
+        1s produce orders 20bytes key=k => refused: message must be at most 20 bytes (got 21)
+        1s produce orders 21bytes => refused: message must be at most 20 bytes (got 21)
         1s produce orders 19bytes key=k => stored 0:0
         2s produce orders 20bytes => full: bytes
     "#]]);

@@ -27,12 +27,10 @@ fn the_same_key_with_other_content_is_rejected() {
             refused: this idempotency key was used for a different message; use a new key for new content
         3s produce orders pay key=b idem=order-77 run=r1 p=1
             refused: this idempotency key was used for a different message; use a new key for new content
-        4s produce orders pay key=a idem=order-77 run=r2 p=1
-            refused: this idempotency key was used for a different message; use a new key for new content
+        4s produce orders pay key=a idem=order-77 run=r2 p=1 => stored 1:0 before
         5s produce orders pay key=a idem=order-77 run=r1 p=0
             refused: this idempotency key was used for a different message; use a new key for new content
-        6s produce orders pay key=a idem=order-77 run=r1 p=1 retry=3
-            refused: this idempotency key was used for a different message; use a new key for new content
+        6s produce orders pay key=a idem=order-77 run=r1 p=1 retry=3 => stored 1:0 before
         7s produce orders pay key=a idem=order-77 run=r1 p=1 => stored 1:0 before
         8s view orders => orders 0..0 (0 bytes), 0..1 (4 bytes), dead 0, groups []
     "#]]);
@@ -184,5 +182,52 @@ fn the_same_key_twice_in_one_batch_is_stored_once() {
             stored 0:0 before
             refused: this idempotency key was used for a different message; use a new key for new content
         3s view orders => orders 0..1 (3 bytes), dead 0, groups []
+    "#]]);
+}
+
+#[test]
+fn content_is_what_a_receiver_gets_and_where() {
+    check(expect![[r#"
+        0s topic orders 2 => created
+        1s produce orders pay key=a idem=k1 run=r1 step=s1 => stored 0:0
+        2s produce orders pay key=a idem=k1 run=r2 step=s2 retry=3 labels=a:1 => stored 0:0 before
+        2s produce orders pay key=b idem=k1 run=r1 step=s1
+            refused: this idempotency key was used for a different message; use a new key for new content
+        2s produce orders more key=a idem=k1 run=r1 step=s1
+            refused: this idempotency key was used for a different message; use a new key for new content
+        2s produce orders pay key=a idem=k1 run=r1 step=s1 p=1
+            refused: this idempotency key was used for a different message; use a new key for new content
+        3s crash
+        4s produce orders pay key=a idem=k1 => stored 0:0 before
+    "#]]);
+}
+
+#[test]
+fn a_topic_may_compare_keys_alone() {
+    check(expect![[r#"
+        0s topic orders 2 compare=key => created
+        1s produce orders pay key=a idem=k1 => stored 0:0
+        2s produce orders other key=b idem=k1 p=1 => stored 0:0 before
+        3s patch orders compare=content
+            orders 0..1 (4 bytes), 0..0 (0 bytes), dead 0, groups [], changed dedupe_compare
+        4s produce orders other key=b idem=k1 p=1
+            refused: this idempotency key was used for a different message; use a new key for new content
+        5s produce orders pay key=a idem=k1 => stored 0:0 before
+    "#]]);
+}
+
+/// A row of an earlier release has more in its fingerprint.
+#[test]
+fn a_record_of_an_earlier_release_is_compared_as_that_release_did() {
+    check(expect![[r#"
+        0s format 1
+        0s topic orders 1 => created
+        1s produce orders pay idem=k1 run=r1 => stored 0:0
+        2s format 2
+        3s produce orders pay idem=k1 run=r1 => stored 0:0 before
+        3s produce orders pay idem=k1 run=r2
+            refused: this idempotency key was used for a different message; use a new key for new content
+        4s produce orders pay idem=k2 run=r1 => stored 0:1
+        4s produce orders pay idem=k2 run=r2 => stored 0:1 before
     "#]]);
 }

@@ -76,7 +76,7 @@ fn a_rejected_message_does_not_advance_the_rotation() {
     check(expect![[r#"
         1s topic orders 3 spread max_bytes=5 => created
         1s produce orders a => stored 0:0
-        1s produce orders toolong => refused: value must be at most 5 bytes (got 7)
+        1s produce orders toolong => refused: message must be at most 5 bytes (got 7)
         1s produce orders b => stored 1:0
     "#]]);
 }

@@ -179,7 +179,8 @@ pub(crate) async fn serve(
 /// Rejects a connection above the limit.
 async fn refuse(mut stream: TcpStream) {
     let (reason, retry_after_ms) = (ExhaustedReason::Connections, RETRY_AFTER_MS);
-    let details = ResourceExhausted { reason, retry_after_ms, group: None, limit: None };
+    let details =
+        ResourceExhausted { reason, limit_reason: None, retry_after_ms, group: None, limit: None };
     let mut error = Error::new(details, "too many connections");
     error.request_id = new_id();
     let request_id = &error.request_id;

@@ -66,7 +66,9 @@ impl ApiError {
     /// The limit that was reached, if that is the error.
     pub(crate) fn exhausted(&self) -> Option<ExhaustedReason> {
         match &self.0.details {
-            Details::ResourceExhausted(exhausted) => Some(exhausted.reason),
+            Details::ResourceExhausted(exhausted) => {
+                Some(exhausted.limit_reason.unwrap_or(exhausted.reason))
+            }
             _ => None,
         }
     }
@@ -362,7 +364,7 @@ fn details(rejection: Rejection) -> Details {
                 Full::Cursors { limit } => (ExhaustedReason::Cursors, None, Some(limit)),
             };
             let group = group.map(|group| group.to_string());
-            ResourceExhausted { reason, retry_after_ms, group, limit }.into()
+            ResourceExhausted { reason, limit_reason: None, retry_after_ms, group, limit }.into()
         }
         Rejection::Poisonous | Rejection::Damaged { .. } => {
             Internal { outcome: Outcome::None }.into()

@@ -139,5 +139,8 @@ fn broken_off() -> ApiError {
 /// Rejects a request because the memory budget is exhausted.
 pub(super) fn memory_short(message: &str) -> ApiError {
     let (reason, retry_after_ms) = (ExhaustedReason::Memory, RETRY_AFTER_MS);
-    ApiError::new(ResourceExhausted { reason, retry_after_ms, group: None, limit: None }, message)
+    ApiError::new(
+        ResourceExhausted { reason, limit_reason: None, retry_after_ms, group: None, limit: None },
+        message,
+    )
 }

@@ -17,6 +17,7 @@ use super::convert;
 use super::counted::Counted;
 use super::input::Input;
 use super::operation::{Missing, Query, QueryForm};
+use super::profile;
 use super::request::{ApiRequest, Param, alias, field};
 use super::session::ConsumerConnection;
 use crate::node::Node;
@@ -80,12 +81,13 @@ async fn stream(
     let start = convert::start(start);
     let share = app.consumer_share()?;
     let credit_bytes = share.credit_bytes(app.limits.stream_bytes);
+    let default_prefetch = if app.is_v1 { profile::PREFETCH } else { PREFETCH };
     let join = |consumer| Join {
         consumer,
         name: group_name(&topic, &group),
         owner: owner.into(),
         lease_ms: lease_ms.map(LeaseMs::get),
-        credit: share.credit(prefetch.map_or(PREFETCH, Prefetch::get)),
+        credit: share.credit(prefetch.map_or(default_prefetch, Prefetch::get)),
         credit_bytes,
         start,
         peer: Peer {
@@ -97,7 +99,8 @@ async fn stream(
     let connection = ConsumerConnection::open(app, share.clone(), join, Session::stream).await?;
     let chunk_bytes = CHUNK_BYTES.min(credit_bytes as usize);
     let (node, draining) = (app.node.clone(), app.draining.clone());
-    let stream = Stream { connection, node, draining, chunk_bytes };
+    let is_v1 = app.is_v1;
+    let stream = Stream { connection, node, draining, chunk_bytes, is_v1 };
     let (demands, demanded) = mpsc::channel(1);
     tokio::spawn(stream.run(demanded));
     let body = Body::from_stream(futures_util::stream::unfold(demands, next_chunk));
@@ -125,6 +128,16 @@ async fn next_chunk(
     Some((Ok(chunk.await.ok()?), demands))
 }
 
+/// Waits for the next line. Without blank lines, for the next delivery.
+async fn next_line(connection: &mut ConsumerConnection, is_v1: bool) -> Option<Line> {
+    loop {
+        match connection.next().await {
+            Some(Line::Heartbeat) if is_v1 => {}
+            line => return line,
+        }
+    }
+}
+
 /// A stream of deliveries in its own task, which keeps running, and so detects it, while the client
 /// reads nothing.
 struct Stream {
@@ -133,6 +146,8 @@ struct Stream {
     draining: watch::Receiver<bool>,
     /// Approximate bytes per chunk.
     chunk_bytes: usize,
+    /// Whether blank lines are left out.
+    is_v1: bool,
 }
 
 impl Stream {
@@ -154,7 +169,7 @@ impl Stream {
                 biased;
                 _ = self.draining.wait_for(|is_draining| *is_draining) => None,
                 () = demand.closed() => None,
-                line = self.connection.next() => line,
+                line = next_line(&mut self.connection, self.is_v1) => line,
             };
             let Some(line) = line else { return };
             if demand.send(self.chunk(line)).is_err() {

@@ -13,9 +13,9 @@ use driftq_api::words::Outcome;
 use super::access::has_other_coding;
 use super::api_error::ApiError;
 use super::app::App;
-use super::internal;
 use super::request_log::{self, ObservedRequest, REQUEST_ID};
 use super::route_patterns::RoutePatterns;
+use super::{internal, profile};
 
 /// What the middleware needs of the server.
 #[derive(Clone)]
@@ -53,6 +53,9 @@ async fn handle(guard: &Guard, request: Request, next: Next) -> Response {
     };
     if let Some(failure) = router_error(&response) {
         response.extensions_mut().insert(failure);
+    }
+    if app.is_v1 {
+        profile::convert(&mut response);
     }
     let (status, took) = (response.status().as_u16(), began.elapsed());
     app.metrics.answered(status, took);

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use driftq_api::health::{Health, Version};
 use driftq_api::words::HealthStatus;
 
+use super::api_error::{ApiError, no_route};
 use super::app::App;
 use super::clock;
 use super::input::Input;
@@ -98,8 +99,27 @@ const SAMPLE_WAIT: Duration = Duration::from_millis(250);
     get, path = "/metrics", operation_id = "metrics", tag = "server",
     responses((status = 200, description = "metrics", body = String, content_type = "text/plain; charset=utf-8")),
 )]
-pub(crate) async fn metrics(State(app): State<App>, _: Input<Nothing>) -> String {
-    let is_ready = reasons(&app).is_empty();
+pub(crate) async fn metrics(State(app): State<App>, _: Input<Nothing>) -> Result<String, ApiError> {
+    // v1 has no path outside of `/v1`.
+    if app.is_v1 { Err(no_route()) } else { Ok(metrics_page(&app).await) }
+}
+
+/// Returns the same metrics below `/v1`.
+#[utoipa::path(
+    get, path = "/v1/metrics", operation_id = "metrics_v1", tag = "server",
+    responses((status = 200, description = "metrics", body = String, content_type = "text/plain; charset=utf-8")),
+)]
+pub(crate) async fn metrics_v1(State(app): State<App>, _: Input<Nothing>) -> String {
+    metrics_page(&app).await
+}
+
+/// The page of a listener for metrics alone.
+pub(crate) async fn metrics_alone(State(app): State<App>) -> String {
+    metrics_page(&app).await
+}
+
+async fn metrics_page(app: &App) -> String {
+    let is_ready = reasons(app).is_empty();
     let at = app.clock.now();
     let clock_ahead_ms = app.clock.held().map_or(0, |held| held.ahead_ms);
     let clock_behind_ms = app.clock.behind_ms();

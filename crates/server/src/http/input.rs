@@ -10,10 +10,10 @@ use super::api_error::ApiError;
 use super::app::App;
 use super::body;
 use super::json_error::from_json;
-use super::off_runtime;
 use super::query::from_query;
 use super::request::ApiRequest;
 use super::request_log;
+use super::{off_runtime, profile};
 use crate::budget::Charge;
 
 /// A parsed request.
@@ -41,7 +41,12 @@ impl<T: ApiRequest> FromRequest<App> for Input<T> {
             return Err(ApiError::invalid("", "the body is compressed; send it uncompressed"));
         }
         let read = body::read(body, app.limits.body_bytes, &app.budget, T::PURPOSE).await?;
-        let body = read.bytes;
+        let mut body = read.bytes;
+        if app.is_v1
+            && let Some(changed) = profile::body(&body)
+        {
+            body = changed.into();
+        }
         let query = parts.uri.query().unwrap_or_default();
         let request: T = match (body.is_empty(), query.is_empty()) {
             (false, true) => {
@@ -51,7 +56,7 @@ impl<T: ApiRequest> FromRequest<App> for Input<T> {
             (false, false) => {
                 return Err(ApiError::invalid("", "send a body or a query, not both"));
             }
-            (true, _) => from_query(query)?,
+            (true, _) => from_query(query, app.is_v1)?,
         };
         if request_log::is_observed() {
             request_log::note_names(T::names(&request));

@@ -39,6 +39,7 @@ mod peek;
 mod pointers;
 mod poll_answer;
 mod produce;
+mod profile;
 mod query;
 mod receive;
 mod rejection_log;
@@ -62,6 +63,7 @@ pub use host::AllowedHosts;
 pub use openapi::document;
 pub use rejection_log::RejectionLog;
 pub use request_log::act_of;
+pub(crate) use router::metrics_router;
 pub use router::router;
 
 pub(crate) use accept::serve;

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use driftq_api::from_base64;
-use driftq_api::message::{Envelope, Produce as Request, ProduceBatch, ProducedBatch, Receipt};
+use driftq_api::message::{Produce as Request, ProduceBatch, ProducedBatch, Receipt};
 use driftq_api::schema::IdempotencyKey;
 use driftq_api::words::ProducedStatus;
 use driftq_core::command::Produce;
@@ -15,6 +15,7 @@ use super::api_error::{ApiError, Invalid};
 use super::app::{App, topic_name};
 use super::input::Input;
 use super::operation::{Conflicting, Missing, QueryForm, Unmet};
+use super::profile;
 use super::request::{ApiRequest, Param, alias, field, unix_ms};
 use super::{bulk, convert};
 
@@ -133,14 +134,9 @@ pub(super) fn message(
     request: Request,
     trace: Option<Box<Trace>>,
 ) -> Result<Produce, Invalid> {
-    let Request { topic, key, value, value_base64, envelope } = request;
-    if app.is_v1
-        && let Some(Envelope { labels, headers, .. }) = &envelope
-    {
-        let later = [("envelope.labels", labels), ("envelope.headers", headers)];
-        if let Some((field, _)) = later.into_iter().find(|(_, map)| map.is_some()) {
-            return Err(Invalid::new(field, "unknown field under the profile v1"));
-        }
+    let Request { topic, key, value, value_base64, mut envelope } = request;
+    if app.is_v1 {
+        profile::envelope(envelope.as_mut())?;
     }
     let value = match (value, value_base64) {
         (Some(text), None) => Bytes::from(text),

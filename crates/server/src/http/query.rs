@@ -14,6 +14,7 @@ use utoipa::openapi::{Object, OneOf, RefOr, Schema};
 
 use super::api_error::{ApiError, Invalid};
 use super::json_error::from_json;
+use super::profile;
 use super::request::{ApiRequest, Param};
 
 /// The parameters of a request, with their schemas.
@@ -68,14 +69,20 @@ impl Form {
     }
 }
 
-/// Parses a request from its query.
-pub(crate) fn from_query<T: ApiRequest>(query: &str) -> Result<T, ApiError> {
+/// Parses a request from its query, under the profile `v1` if `is_v1`.
+pub(crate) fn from_query<T: ApiRequest>(query: &str, is_v1: bool) -> Result<T, ApiError> {
     let form = Form::of::<T>();
     let mut request = Map::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decoded(name)?, decoded(value)?);
+        if is_v1 && profile::ignores(&name, &value) {
+            continue;
+        }
         let Some(param) = form.params.iter().find(|param| param.name == name) else {
+            if is_v1 {
+                continue;
+            }
             let known: Vec<_> = form.params.iter().map(|param| param.name).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(ApiError::invalid(&name, format!("unknown parameter; known: {known}")));

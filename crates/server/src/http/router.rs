@@ -97,12 +97,19 @@ served! {
     cluster::shards,
     cluster::put,
     health::metrics,
+    health::metrics_v1,
 }
 
 static PATTERNS: LazyLock<RoutePatterns> = LazyLock::new(|| {
     let between_nodes = internal::PATHS.iter().map(|path| (*path).to_owned());
     RoutePatterns::new(paths().into_iter().chain(between_nodes).collect())
 });
+
+/// The route of a listener for metrics alone. It needs no key.
+pub(crate) fn metrics_router(app: App) -> Router {
+    let router = Router::new().route("/metrics", axum::routing::get(health::metrics_alone));
+    router.fallback(|| async { no_route() }).with_state(app)
+}
 
 /// All routes with their middleware.
 pub fn router(app: App) -> Router {

@@ -49,7 +49,7 @@ macro_rules! words {
     )*};
 }
 
-words! { OnDoubt: OnDoubt, Unkeyed: Unkeyed }
+words! { DedupeCompare: DedupeCompare, OnDoubt: OnDoubt, Unkeyed: Unkeyed }
 
 impl Setting<bool> for bool {
     fn to_core(self) -> bool {
@@ -130,7 +130,7 @@ macro_rules! settings {
 settings! {
     values {
         lease_ms, max_in_flight, max_open, retry_policy, max_backlog_messages, max_backlog_bytes, retention_ms,
-        retention_bytes, dedupe_ttl_ms, effect_ttl_ms, unkeyed, require_token, auto_create_groups, history
+        retention_bytes, dedupe_ttl_ms, dedupe_compare, effect_ttl_ms, unkeyed, require_token, auto_create_groups, history
     }
     nullable { dlq_retention_ms, on_doubt, group_idle_ms }
 }

@@ -5,7 +5,7 @@ use driftq_core::attention::AttentionKind;
 use driftq_core::command::{DeadState, EventKind, ExplainState, Missing, Part, PeekState, Stale};
 use driftq_core::effect::{DoubtCause, EffectState, ResolvedAs};
 use driftq_core::view::Blocked;
-use driftq_core::{DeathReason, OnDoubt, Unkeyed};
+use driftq_core::{DeathReason, DedupeCompare, OnDoubt, Unkeyed};
 
 /// Returns the wire word of an enum.
 pub(crate) fn word(value: impl serde::Serialize) -> String {
@@ -73,6 +73,7 @@ words! {
     EffectState = EffectState { InProgress, InDoubt, Parked, Succeeded, FailedFinal, FailedRetryable }
     EventKind = EventKind { Delivered, Extended, Expired, Nacked, Returned, Acked, Dead, Purged }
     ExplainState = ExplainState { Ready, Leased, Waiting, Settled, Dead, Trimmed }
+    DedupeCompare = DedupeCompare { Key, Content }
     OnDoubt = OnDoubt { Retry, Probe, Park }
     Part = CommitPart { Effects, Produce, Pointers }
     PeekState = PeekState { Ready, Leased, Waiting, Settled }

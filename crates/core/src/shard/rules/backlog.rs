@@ -47,7 +47,7 @@ impl Context<'_> {
         if size > settings.max_backlog_bytes {
             // A retry would not help: the message never fits.
             return Err(Rejection::TooLarge {
-                field: "value".into(),
+                field: "message".into(),
                 limit: settings.max_backlog_bytes,
                 size,
             });

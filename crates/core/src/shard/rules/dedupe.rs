@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::{Change, Lookup, Record};
 use crate::command::{Produce, Produced, Rejection, Routed};
+use crate::format::Format;
 use crate::id::{Text, TopicId};
 use crate::limits::ROUTED_KEPT_MS;
 use crate::message::{Envelope, Receipt, tenant_of};
@@ -14,6 +15,7 @@ use crate::pack;
 use crate::read_view::ReadView;
 use crate::refusal::Refusal;
 use crate::row::{Hash16, Key, RecordKind};
+use crate::settings::DedupeCompare;
 use crate::shard::context::Context;
 use crate::time::Timestamp;
 
@@ -24,7 +26,7 @@ pub(crate) struct DedupeRecord {
     topic: TopicId,
     tenant: Text,
     key: Text,
-    /// Fingerprint of the content. The same key with different content is rejected.
+    /// Fingerprint of the content. The version of the row says of what.
     content: [u8; 16],
     receipt: Receipt,
     expires: Timestamp,
@@ -75,26 +77,14 @@ impl<'a> Keyed<'a> {
         &self,
         now: Timestamp,
         produce: &Produce,
+        compare: DedupeCompare,
         found: &ReadView<'_>,
     ) -> Result<Option<Receipt>, Refusal> {
-        let Some(record) = self.record(now, found)? else {
+        let Some((version, record)) = self.record(now, found)? else {
             return Ok(None);
         };
-        Ok(Some(self.again(produce, &record.content, &record.receipt)?))
-    }
-
-    /// Returns the stored receipt to a retry with the same content. Rejects different content.
-    pub(crate) fn again(
-        &self,
-        produce: &Produce,
-        taken_by: &[u8; 16],
-        receipt: &Receipt,
-    ) -> Result<Receipt, Rejection> {
-        if *taken_by == content(produce) {
-            Ok(Receipt { deduplicated: true, ..receipt.clone() })
-        } else {
-            Err(Rejection::KeyConflict)
-        }
+        let first = Content::stored(version, record.content);
+        Ok(Some(again(produce, compare, first, &record.receipt)?))
     }
 
     pub(crate) fn hash(&self) -> Hash16 {
@@ -106,15 +96,15 @@ impl<'a> Keyed<'a> {
         &self,
         now: Timestamp,
         found: &ReadView<'_>,
-    ) -> Result<Option<DedupeRecord>, Refusal> {
+    ) -> Result<Option<(u8, DedupeRecord)>, Refusal> {
         let Some(row) = found.row(self.record_key())? else {
             return Ok(None);
         };
-        let record: DedupeRecord = pack::open(row)?;
+        let (version, record): (u8, DedupeRecord) = pack::open_either(row)?;
         let same_identity =
             record.topic == self.topic && &*record.tenant == self.tenant && record.key == *self.key;
         let is_in_force = self.kind == RecordKind::Routed || now < record.expires;
-        Ok((same_identity && is_in_force).then_some(record))
+        Ok((same_identity && is_in_force).then_some((version, record)))
     }
 }
 
@@ -126,11 +116,19 @@ impl Keyed<'_> {
         found: &ReadView<'_>,
     ) -> Result<Option<Produced>, Refusal> {
         let record = self.record(now, found)?;
-        Ok(record.map(|DedupeRecord { receipt, expires, .. }| Produced { receipt, expires }))
+        Ok(record.map(|(_, DedupeRecord { receipt, expires, .. })| Produced { receipt, expires }))
     }
 }
 
 impl Context<'_> {
+    /// What a repeat is compared by: as the topic that stores the message sets it, if it is on this
+    /// shard, else as the requested topic does.
+    pub(crate) fn dedupe_compare(&self, produce: &Produce) -> DedupeCompare {
+        let topic = self.topic_named(&produce.final_topic());
+        let topic = topic.or_else(|_| self.topic_named(&produce.topic));
+        topic.map_or(DedupeCompare::Content, |topic| topic.settings.dedupe_compare)
+    }
+
     /// Stores the key's record for the message of `receipt`.
     pub(crate) fn store_key(
         &self,
@@ -140,11 +138,12 @@ impl Context<'_> {
         receipt: &Receipt,
         changes: &mut Vec<Change>,
     ) {
+        let content = Content::of(produce, self.volatile.format);
         let record = DedupeRecord {
             topic: keyed.topic,
             tenant: keyed.tenant.into(),
             key: keyed.key.clone(),
-            content: content(produce),
+            content: content.fingerprint(),
             receipt: receipt.clone(),
             expires,
         };
@@ -158,14 +157,78 @@ impl Context<'_> {
             hash: keyed.hash,
             expires,
             bucket: kept_until.0,
-            body: pack::seal(&record),
+            body: pack::seal_as(content.version(), &record),
         };
         self.put_record(self.now, record, changes);
     }
 }
 
-/// Returns the fingerprint of key, value and envelope. Deadline, labels and headers are left out,
-/// because a retry may change them.
+/// Returns the stored receipt to a repeat. Rejects another message.
+pub(crate) fn again(
+    produce: &Produce,
+    compare: DedupeCompare,
+    first: Content,
+    receipt: &Receipt,
+) -> Result<Receipt, Rejection> {
+    if first.is_repeated_by(produce, compare) {
+        Ok(Receipt { deduplicated: true, ..receipt.clone() })
+    } else {
+        Err(Rejection::KeyConflict)
+    }
+}
+
+/// What a repeated produce must have in common with the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Everything but deadline, labels and headers. Version 1 of a row has it.
+    Full([u8; 16]),
+    /// What a receiver gets, and where. Version 2 of a row has it.
+    Sent([u8; 16]),
+}
+
+impl Content {
+    pub(crate) fn of(produce: &Produce, format: Format) -> Content {
+        match format {
+            Format::V1 => Content::Full(content(produce)),
+            _ => Content::Sent(sent(produce)),
+        }
+    }
+
+    /// The content in a row of this version.
+    pub(crate) fn stored(version: u8, fingerprint: [u8; 16]) -> Content {
+        if version == 1 { Content::Full(fingerprint) } else { Content::Sent(fingerprint) }
+    }
+
+    pub(crate) fn version(self) -> u8 {
+        match self {
+            Content::Full(_) => 1,
+            Content::Sent(_) => 2,
+        }
+    }
+
+    pub(crate) fn fingerprint(self) -> [u8; 16] {
+        match self {
+            Content::Full(fingerprint) | Content::Sent(fingerprint) => fingerprint,
+        }
+    }
+
+    /// Whether a produce with the same key is a repeat.
+    pub(crate) fn is_repeated_by(self, produce: &Produce, compare: DedupeCompare) -> bool {
+        match (compare, self) {
+            (DedupeCompare::Key, _) => true,
+            (DedupeCompare::Content, Content::Full(first)) => first == content(produce),
+            (DedupeCompare::Content, Content::Sent(first)) => first == sent(produce),
+        }
+    }
+}
+
+fn sent(produce: &Produce) -> [u8; 16] {
+    let Produce { key, value, envelope, .. } = produce;
+    let Envelope { target_topic, partition_override, .. } = envelope;
+    pack::fingerprint(&(key, value, target_topic, partition_override))
+}
+
+/// Returns the fingerprint of key, value and envelope. Deadline, labels and headers are left out.
 pub(crate) fn content(produce: &Produce) -> [u8; 16] {
     let Produce { key, value, envelope, .. } = produce;
     let Envelope { run_id, step_id, parent_step_id, tenant_id, idempotency_key, .. } = envelope;

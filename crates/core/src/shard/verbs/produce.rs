@@ -15,7 +15,7 @@ use crate::refusal::{Decided, Refusal};
 use crate::row::Hash16;
 use crate::settings::Unkeyed;
 use crate::shard::context::Context;
-use crate::shard::rules::dedupe::{Keyed, content};
+use crate::shard::rules::dedupe::{Content, Keyed, again};
 use crate::shard::rules::partition;
 use crate::shard::{Shard, Topic, done};
 use crate::time::Timestamp;
@@ -38,7 +38,7 @@ pub(crate) struct ProduceBatch {
     turns: BTreeMap<TopicId, u32>,
     /// Claimed idempotency keys with the content, and with the receipt unless another shard stores
     /// the message.
-    keys: BTreeMap<Hash16, ([u8; 16], Option<Receipt>)>,
+    keys: BTreeMap<Hash16, (Content, Option<Receipt>)>,
     /// Number of messages per target shard.
     pub(crate) queued: BTreeMap<ShardId, u64>,
     /// Another shard has accepted the messages already. A deadline that has passed since then is
@@ -105,16 +105,17 @@ impl Context<'_> {
         check_syntax(produce)?;
         let keyed = self.keyed(produce)?;
         if let Some(keyed) = &keyed {
+            let compare = self.dedupe_compare(produce);
             let decided = batch.as_ref().and_then(|batch| batch.keys.get(&keyed.hash()));
             let taken = match decided {
-                Some((content, Some(receipt))) => {
-                    keyed.again(produce, content, receipt).map(Some)?
+                Some((first, Some(receipt))) => {
+                    again(produce, compare, *first, receipt).map(Some)?
                 }
-                Some((other, None)) if *other != content(produce) => {
+                Some((first, None)) if !first.is_repeated_by(produce, compare) => {
                     return Err(Rejection::KeyConflict.into());
                 }
                 Some((_, None)) => None,
-                None => keyed.stored_receipt(self.now, produce, self.rows)?,
+                None => keyed.stored_receipt(self.now, produce, compare, self.rows)?,
             };
             if let Some(receipt) = taken {
                 return Ok(Stored::Here(receipt));
@@ -124,7 +125,7 @@ impl Context<'_> {
         let onward = self.forward(produce, keyed.as_ref(), others, decision)?;
         if let Some((target, onward)) = onward {
             if let (Some(batch), Some(keyed)) = (&mut batch, &keyed) {
-                batch.keys.insert(keyed.hash(), (content(produce), None));
+                batch.keys.insert(keyed.hash(), (Content::of(produce, self.volatile.format), None));
             }
             return Ok(Stored::Elsewhere(target, onward));
         }
@@ -161,7 +162,8 @@ impl Context<'_> {
         if let Some(batch) = batch {
             *batch.lanes.entry((topic.row.id, lane)).or_default() += 1;
             batch.turns.extend(turn.map(|turn| (topic.row.id, turn)));
-            let taken = |of: &Keyed<'_>| (of.hash(), (content(produce), Some(receipt.clone())));
+            let first = Content::of(produce, self.volatile.format);
+            let taken = |of: &Keyed<'_>| (of.hash(), (first, Some(receipt.clone())));
             batch.keys.extend(keyed.as_ref().map(taken));
         }
         if let Some(keyed) = &keyed {

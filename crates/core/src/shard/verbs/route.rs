@@ -20,7 +20,7 @@ use crate::read_view::ReadView;
 use crate::refusal::{Decided, Refusal};
 use crate::row::{Hash16, Key, RecordKind};
 use crate::shard::context::Context;
-use crate::shard::rules::dedupe::{Keyed, content};
+use crate::shard::rules::dedupe::{Content, Keyed};
 use crate::shard::verbs::produce::{ProduceBatch, check_deadline, requested_partition};
 use crate::time::Timestamp;
 
@@ -57,12 +57,17 @@ impl Keyed<'_> {
     }
 
     /// Returns the pin of this key, unless it has expired.
-    fn pin(&self, now: Timestamp, found: &ReadView<'_>) -> Result<Option<RoutePin>, Refusal> {
+    fn pin(
+        &self,
+        now: Timestamp,
+        found: &ReadView<'_>,
+    ) -> Result<Option<(Content, RoutePin)>, Refusal> {
         let Some(row) = found.row(self.pin_key())? else { return Ok(None) };
-        let pin: RoutePin = pack::open(row)?;
+        let (version, pin): (u8, RoutePin) = pack::open_either(row)?;
         let is_this =
             pin.topic == self.topic && &*pin.tenant == self.tenant && pin.key == *self.key;
-        Ok((is_this && now < pin.expires).then_some(pin))
+        let content = Content::stored(version, pin.content);
+        Ok((is_this && now < pin.expires).then_some((content, pin)))
     }
 }
 
@@ -72,7 +77,7 @@ impl Context<'_> {
         let topic = self.topic_named(name)?.row.id;
         let keyed = Keyed::named(topic, tenant, key);
         if self.config.shards > 1
-            && let Some(RoutePin { target, expires, .. }) = keyed.pin(self.now, self.rows)?
+            && let Some((_, RoutePin { target, expires, .. })) = keyed.pin(self.now, self.rows)?
         {
             let target = TopicName { namespace: name.namespace.clone(), topic: target };
             let target = target.shard(self.config.shards);
@@ -106,13 +111,13 @@ impl Context<'_> {
         let (topic, routing, expires) = match pin {
             // In a commit a conflict is rejected here. If only the target rejected it, the message
             // would become a dead letter.
-            Some(pin)
-                if pin.content != content(produce)
+            Some((content, pin))
+                if !content.is_repeated_by(produce, self.dedupe_compare(produce))
                     && (batch.is_some() || !pin.has_target_of(produce)) =>
             {
                 return Err(Rejection::KeyConflict.into());
             }
-            Some(pin) => {
+            Some((_, pin)) => {
                 let topic = TopicName { topic: pin.target, ..produce.topic.clone() };
                 (topic, pin.routing, pin.expires)
             }
@@ -130,11 +135,12 @@ impl Context<'_> {
                 self.check_route(produce, &topic)?;
                 let expires = self.now.after(ttl_ms);
                 if let Some(keyed) = keyed {
+                    let content = Content::of(produce, self.volatile.format);
                     let pin = RoutePin {
                         topic: keyed.topic,
                         tenant: keyed.tenant.into(),
                         key: keyed.key.clone(),
-                        content: content(produce),
+                        content: content.fingerprint(),
                         target: topic.topic.clone(),
                         routing: produce.routing.clone(),
                         expires,
@@ -144,7 +150,7 @@ impl Context<'_> {
                         hash: keyed.pin_hash(),
                         expires,
                         bucket: expires.0,
-                        body: pack::seal(&pin),
+                        body: pack::seal_as(content.version(), &pin),
                     };
                     self.put_record(self.now, record, &mut decision.changes);
                 }

@@ -9,9 +9,9 @@ use driftq_core::command::{
     SeekTo, Seen, Start, TopicName, Worker,
 };
 use driftq_core::{
-    AutoCreateGroups, Command, ConsumerId, DeathReason, Envelope, Extension, RetryPolicy,
-    RetryRequest, Routing, SettingName, SettingsChange, SettingsPatch, ShardId, Text, Timestamp,
-    TopicId, Unkeyed,
+    AutoCreateGroups, Command, ConsumerId, DeathReason, DedupeCompare, Envelope, Extension,
+    RetryPolicy, RetryRequest, Routing, SettingName, SettingsChange, SettingsPatch, ShardId, Text,
+    Timestamp, TopicId, Unkeyed,
 };
 
 use super::World;
@@ -286,6 +286,10 @@ fn settings(words: &[String]) -> SettingsPatch {
         retention_ms: option(words, "retention").map(millis),
         retention_bytes: number("retention_bytes"),
         dedupe_ttl_ms: option(words, "dedupe").map(millis),
+        dedupe_compare: option(words, "compare").map(|word| match word {
+            "key" => DedupeCompare::Key,
+            _ => DedupeCompare::Content,
+        }),
         effect_ttl_ms: option(words, "effect").or(option(words, "dedupe")).map(millis),
         on_doubt: option(words, "on_doubt").map(|word| Some(super::effect::on_doubt(word))),
         dlq_retention_ms: option(words, "dlq_retention").map(|text| Some(millis(text))),

@@ -183,7 +183,7 @@ fn v1_a_full_partition_accepts_messages_again_after_settles() {
         4s produce orders 15bytes
             stored 0:1
             a gets orders/biller 0:1.1 "xxxxxxxxxxxxxxx" spent 1 until 34s
-        5s produce orders 21bytes => refused: value must be at most 20 bytes (got 21)
+        5s produce orders 21bytes => refused: message must be at most 20 bytes (got 21)
     "#]]);
 }
 
