@@ -214,6 +214,10 @@ pub(crate) fn value_shape() -> Object {
 pub struct Delivery<'a> {
     #[schema(value_type = MessageId)]
     pub id: String,
+    /// The id under which the message was first stored. It stays the same when the message is
+    /// redriven.
+    #[schema(value_type = MessageId)]
+    pub origin_id: String,
     #[schema(value_type = TopicName)]
     pub topic: &'a str,
     #[schema(value_type = GroupName)]

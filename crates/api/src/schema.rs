@@ -103,7 +103,7 @@ schemas! {
     /// Where the key of an effect is unique.
     ScopeName = text()
         .max_length(Some(400))
-        .pattern(Some("^(op/[A-Za-z0-9][A-Za-z0-9._-]{0,127}|effect/[A-Za-z0-9][A-Za-z0-9._-]{0,253}/[A-Za-z0-9][A-Za-z0-9._-]{0,127}|produce/[A-Za-z0-9][A-Za-z0-9._-]{0,253})$"))
+        .pattern(Some("^(op/[A-Za-z0-9/][A-Za-z0-9._/-]{0,127}|effect/[A-Za-z0-9][A-Za-z0-9._-]{0,253}/[A-Za-z0-9][A-Za-z0-9._-]{0,127}|produce/[A-Za-z0-9][A-Za-z0-9._-]{0,253})$"))
         .description(Some("`op/<name>`, `effect/<topic>/<group>` or `produce/<topic>`."));
     /// Names an effect within its scope.
     EffectKey = text()

@@ -12,7 +12,7 @@ use crate::output::{self, Format};
 use key::{KEYS, RawConfig};
 use sources::SourcedValue;
 
-pub(crate) use key::{Level, LogFormat};
+pub(crate) use key::{Level, LogFormat, loopback};
 pub(crate) use sources::Flags;
 
 /// Show the configuration `serve` would start with and the source of each value

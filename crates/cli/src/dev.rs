@@ -20,6 +20,7 @@ pub(crate) struct Dev {
     /// Loopback address to listen on
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
     #[arg(env = "DRIFTQ_LISTEN", hide_env_values = true)]
+    #[arg(value_parser = |given: &str| crate::config::loopback(given).parse::<SocketAddr>())]
     listen: SocketAddr,
     /// Topic to create at start (repeatable); partitions between 1 and 1024, default 1
     #[arg(long = "topic", value_name = "NAME[:PARTITIONS]")]

@@ -1,6 +1,7 @@
 //! `driftq produce`, `consume` and `peek`.
 
 use std::io::{BufRead as _, Read as _};
+use std::sync::Mutex;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -43,6 +44,37 @@ pub(crate) struct Produce {
     /// Run that the message belongs to
     #[arg(long)]
     run_id: Option<String>,
+    /// Step of the run
+    #[arg(long)]
+    step_id: Option<String>,
+    /// Step that caused this one
+    #[arg(long)]
+    parent_step_id: Option<String>,
+    /// Topic that stores the message instead
+    #[arg(long, value_name = "TOPIC")]
+    target_topic: Option<String>,
+    /// Partition that stores the message
+    #[arg(long, value_name = "PARTITION")]
+    partition_override: Option<u32>,
+    /// Time after which the message becomes a dead letter instead of being delivered
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<String>,
+    /// A field of the retry policy (repeatable), such as max_attempts=5 or backoff_ms=500
+    #[arg(long = "retry", value_name = "FIELD=VALUE")]
+    retry: Vec<String>,
+    /// Label of the message (repeatable)
+    #[arg(long = "label", value_name = "NAME=VALUE")]
+    labels: Vec<String>,
+    /// Header of the message (repeatable)
+    #[arg(long = "header", value_name = "NAME=VALUE")]
+    headers: Vec<String>,
+}
+
+/// Splits NAME=VALUE.
+fn pair<'a>(option: &str, text: &'a str) -> anyhow::Result<(&'a str, &'a str)> {
+    let split = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let wrong = || CliError::Usage(format!("{option} {text}: write it as NAME=VALUE"));
+    Ok(split.ok_or_else(wrong)?)
 }
 
 /// Maximum number of lines per request.
@@ -66,7 +98,7 @@ impl Produce {
                 None => text.to_owned(),
             },
         };
-        let answer = client.post("produce", self.message(&value)).await?;
+        let answer = client.post("produce", self.message(&value)?).await?;
         let again = if answer["deduplicated"] == true { " (already stored)" } else { "" };
         let message = format!(
             "{} in partition {} at offset {}{again}",
@@ -78,15 +110,33 @@ impl Produce {
         Ok(())
     }
 
-    fn message(&self, value: &str) -> Value {
-        json!({
-            "topic": self.topic, "key": self.key, "value": value,
-            "envelope": {
-                "idempotency_key": self.idempotency_key,
-                "tenant_id": self.tenant_id,
-                "run_id": self.run_id,
-            },
-        })
+    fn message(&self, value: &str) -> anyhow::Result<Value> {
+        let mut envelope = json!({
+            "idempotency_key": self.idempotency_key,
+            "tenant_id": self.tenant_id,
+            "run_id": self.run_id,
+            "step_id": self.step_id,
+            "parent_step_id": self.parent_step_id,
+            "target_topic": self.target_topic,
+            "partition_override": self.partition_override,
+            "deadline": self.deadline,
+        });
+        for text in &self.retry {
+            let (field, number) = pair("--retry", text)?;
+            let number: i64 = number.parse().map_err(|_| {
+                CliError::Usage(format!("--retry {text}: the value must be a number"))
+            })?;
+            envelope["retry_policy"][field] = number.into();
+        }
+        for (option, field, texts) in
+            [("--label", "labels", &self.labels), ("--header", "headers", &self.headers)]
+        {
+            for text in texts {
+                let (name, value) = pair(option, text)?;
+                envelope[field][name] = value.into();
+            }
+        }
+        Ok(json!({ "topic": self.topic, "key": self.key, "value": value, "envelope": envelope }))
     }
 
     async fn lines(&self, client: &Client, format: Format) -> anyhow::Result<()> {
@@ -103,7 +153,7 @@ impl Produce {
                 match String::from_utf8(line.context("cannot read standard input")?) {
                     Ok(line) => match line.strip_suffix('\r').unwrap_or(&line) {
                         "" => {}
-                        line => messages.push(self.message(line)),
+                        line => messages.push(self.message(line)?),
                     },
                     Err(_) => not_text = Some(number),
                 }
@@ -172,9 +222,19 @@ struct Received {
 impl Consume {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let client = remote.client()?;
-        match self.count {
-            Some(count) => self.some(&client, count).await,
-            None => self.follow(&client).await,
+        let held = Mutex::default();
+        let consumed = async {
+            match self.count {
+                Some(count) => self.some(&client, &held, count).await,
+                None => self.follow(&client, &held).await,
+            }
+        };
+        tokio::select! {
+            consumed = consumed => consumed,
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted?;
+                release(&client, held.into_inner().unwrap_or_default()).await
+            }
         }
     }
 
@@ -187,7 +247,7 @@ impl Consume {
 
     /// Receives `count` deliveries by polling. A stream would be sent more deliveries than are
     /// printed, and no other consumer would get those until their leases expire.
-    async fn some(&self, client: &Client, count: u64) -> anyhow::Result<()> {
+    async fn some(&self, client: &Client, held: &Held, count: u64) -> anyhow::Result<()> {
         let mut left = count;
         while left > 0 {
             let prefetch = u64::from(self.prefetch.unwrap_or(PREFETCH)).min(RECEIVE_MAX);
@@ -198,14 +258,14 @@ impl Consume {
             let received: Received = serde_json::from_slice(&bytes)
                 .context("the response is not a list of deliveries")?;
             for delivery in &received.messages {
-                self.show(client, delivery.get()).await?;
+                self.show(client, held, delivery.get()).await?;
                 left -= 1;
             }
         }
         Ok(())
     }
 
-    async fn follow(&self, client: &Client) -> anyhow::Result<()> {
+    async fn follow(&self, client: &Client, held: &Held) -> anyhow::Result<()> {
         let mut request_body = self.request_body();
         request_body["prefetch"] = self.prefetch.into();
         let mut response = client.send(Method::POST, "consume", &[], Some(request_body)).await?;
@@ -217,7 +277,7 @@ impl Consume {
                 let line = String::from_utf8_lossy(&line);
                 // An empty line is a heartbeat.
                 if !line.trim_end().is_empty() {
-                    self.show(client, line.trim_end()).await?;
+                    self.show(client, held, line.trim_end()).await?;
                 }
             }
         }
@@ -226,15 +286,35 @@ impl Consume {
         Err(CliError::Unreachable(message.to_owned()).into())
     }
 
-    async fn show(&self, client: &Client, delivery: &str) -> anyhow::Result<()> {
+    async fn show(&self, client: &Client, held: &Held, delivery: &str) -> anyhow::Result<()> {
         output::line(delivery);
+        let delivery: Value = serde_json::from_str(delivery)
+            .context("the stream sent a line that is not a delivery")?;
+        let token = &delivery["lease"]["token"];
         if self.ack {
-            let delivery: Value = serde_json::from_str(delivery)
-                .context("the stream sent a line that is not a delivery")?;
-            client.post("ack", json!({ "token": delivery["lease"]["token"] })).await?;
+            client.post("ack", json!({ "token": token })).await?;
+        } else if let Ok(mut held) = held.lock() {
+            held.push(token.clone());
         }
         Ok(())
     }
+}
+
+/// The tokens of the deliveries that were printed and not acknowledged.
+type Held = Mutex<Vec<Value>>;
+
+/// Gives back what was printed, so that another consumer gets it at once. What another command has
+/// settled meanwhile is skipped.
+async fn release(client: &Client, held: Vec<Value>) -> anyhow::Result<()> {
+    let mut released = 0;
+    for token in held {
+        let given_back = client.post("nack", json!({ "token": token, "release": true })).await;
+        released += u64::from(given_back.is_ok());
+    }
+    if released > 0 {
+        output::talk(format_args!("released {released} messages"));
+    }
+    Ok(())
 }
 
 /// Show messages without consuming them

@@ -31,6 +31,22 @@ pub(crate) fn check_name(
     }
 }
 
+/// Rejects the name of an operation that is not a name, or a path such as the full method name
+/// `/pkg.Service/Method` of gRPC.
+fn check_operation(name: &str) -> Result<(), Rejection> {
+    let fits = (1..=GROUP_BYTES_MAX).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b));
+    if fits {
+        Ok(())
+    } else {
+        let reason = format!(
+            "the operation must be 1 to {GROUP_BYTES_MAX} of A-Z a-z 0-9 . _ - / and start with a letter, a digit or /"
+        );
+        Err(Rejection::invalid("scope", reason))
+    }
+}
+
 pub(crate) fn check_owner(owner: &str) -> Result<(), Rejection> {
     let fits = (1..=OWNER_BYTES_MAX).contains(&owner.len()) && !owner.chars().any(char::is_control);
     if fits {
@@ -102,7 +118,7 @@ impl Scope {
         };
         match text.split_once('/').ok_or_else(wrong)? {
             ("op", name) => {
-                check_name("scope", name, GROUP_BYTES_MAX)?;
+                check_operation(name)?;
                 Ok(Scope::Op(name.into()))
             }
             ("effect", rest) => {

@@ -94,6 +94,17 @@ impl Server {
             return Err(StartError::Open(config.listen));
         }
         let started = Instant::now();
+        // Before the storage is opened: a busy port must not leave a new data directory behind.
+        let failed = |error| StartError::Listen(config.listen, error);
+        let listener = Listener::bind(config.listen, config.limits.connections).map_err(failed)?;
+        let address = listener.address().map_err(failed)?;
+        let metrics_listener = match config.metrics_listen {
+            Some(address) => {
+                let failed = |error| StartError::Listen(address, error);
+                Some(Listener::bind(address, METRICS_CONNECTIONS).map_err(failed)?)
+            }
+            None => None,
+        };
         let Opened { engine, identity, about, data, postgres } = open(&config).await?;
         let budget = Budget::new(config.memory_budget_bytes.unwrap_or_else(budget::default_bytes));
         let keys = identity.token_keys().expect("checked when it was opened");
@@ -104,16 +115,6 @@ impl Server {
             value_bytes_max: config.value_bytes,
             read_ahead_bytes: budget.read_ahead_bytes(identity.shards),
             ..ShardConfig::default()
-        };
-        let failed = |error| StartError::Listen(config.listen, error);
-        let listener = Listener::bind(config.listen, config.limits.connections).map_err(failed)?;
-        let address = listener.address().map_err(failed)?;
-        let metrics_listener = match config.metrics_listen {
-            Some(address) => {
-                let failed = |error| StartError::Listen(address, error);
-                Some(Listener::bind(address, METRICS_CONNECTIONS).map_err(failed)?)
-            }
-            None => None,
         };
         log_start(&about, address, &data, &identity);
         let api_keys = match (&config.api_key, config.api_key_file.clone()) {

@@ -116,12 +116,21 @@ impl Key {
 
     /// Sets the value of the key. Returns false if the text is not a valid value.
     pub(crate) fn put(&self, told: &mut RawConfig, given: &str) -> bool {
-        (self.slot)(told).put(given)
+        let is_address = self.form.starts_with("IP:PORT");
+        (self.slot)(told).put(&if is_address { loopback(given) } else { given.to_owned() })
     }
 
     /// Returns the value of the key.
     pub(crate) fn value_of(&self, told: &mut RawConfig) -> Value {
         (self.slot)(told).value_of()
+    }
+}
+
+/// Replaces the name `localhost` by its address. Other names may have several addresses.
+pub(crate) fn loopback(listen: &str) -> String {
+    match listen.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => listen.to_owned(),
     }
 }
 

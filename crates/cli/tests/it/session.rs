@@ -436,3 +436,55 @@ fn confirming_the_clock_without_a_jump_is_rejected() {
         [4]
     "#]]);
 }
+
+#[test]
+fn every_field_of_the_envelope_can_be_produced() {
+    let mut stage = Stage::alone();
+    let _server = stage.start(&["dev", "--topic", "orders:2"]);
+    stage.check(&expect![[r#"
+        $ driftq produce orders pay --key k --tenant-id acme --run-id r --step-id s --parent-step-id p --target-topic orders --partition-override 1 --deadline 2999-01-01T00:00:00Z --retry max_attempts=3 --retry backoff_ms=5 --label env=prod --header trace=a=b | grep -c partition
+        1
+        $ driftq consume orders biller --count 1 | grep -oE '"envelope":.*'
+        "envelope":{"run_id":"r","step_id":"s","parent_step_id":"p","tenant_id":"acme","target_topic":"orders","partition_override":1,"deadline":"TIME","retry_policy":{"max_attempts":3,"backoff_ms":5},"labels":{"env":"prod"},"headers":{"trace":"a=b"}}}
+        $ driftq produce orders pay --label env
+        ! error: --label env: write it as NAME=VALUE
+        [2]
+        $ driftq produce orders pay --retry max_attempts=many
+        ! error: --retry max_attempts=many: the value must be a number
+        [2]
+        $ driftq produce orders pay --retry attempts=3
+        ! error: envelope.retry_policy.attempts: unknown field; known: max_attempts, backoff_ms, max_backoff_ms (INVALID_ARGUMENT, 400)
+        [2]
+    "#]]);
+}
+
+#[test]
+fn an_interrupted_consumer_releases_what_it_holds() {
+    let mut stage = Stage::alone();
+    let _server = stage.start(&["dev", "--topic", "orders"]);
+    stage.check(&expect![[r#"
+        $ driftq produce orders pay | grep -c offset
+        1
+        $ timeout --preserve-status -s INT 1 driftq consume orders biller | grep -c token
+        1
+        ! released 1 messages
+        $ driftq consume orders biller --count 1 | grep -oE '"(attempts|attempt)":[0-9]+'
+        "attempts":1
+        "attempt":2
+    "#]]);
+}
+
+#[test]
+fn a_busy_port_leaves_no_data_directory_behind() {
+    let mut stage = Stage::alone();
+    let _server = stage.start(&["dev"]);
+    stage.check(&expect![[r#"
+        $ driftq serve --data fresh --listen ${DRIFTQ_URL#http://} --log error 2>&1 | sed 's/127[0-9.:]*/ADDRESS/'; ls fresh
+        error: cannot listen on ADDRESS Address already in use (os error 98); choose another address with --listen
+        ! ls: cannot access 'fresh': No such file or directory
+        [2]
+        $ curl -s $DRIFTQ_URL/v1/openapi.json | head -c 20
+        {
+          "components": {
+    "#]]);
+}

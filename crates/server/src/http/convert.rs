@@ -102,6 +102,7 @@ pub(crate) fn delivery<'a>(delivery: &'a Delivery, minter: Minter<'_>) -> WireDe
     let id = delivery.id;
     WireDelivery {
         id: id.to_string(),
+        origin_id: message.origin.unwrap_or(id).to_string(),
         topic: &delivery.topic,
         group: &delivery.group,
         partition: id.lane.partition(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use driftq_api::health::{Health, Version};
 use driftq_api::words::HealthStatus;
 
@@ -89,6 +89,18 @@ pub(crate) async fn version(State(app): State<App>, _: Input<Nothing>) -> Json<V
         features: if app.is_v1 { FEATURES_V1 } else { FEATURES },
         started_at: about.started_at,
     })
+}
+
+/// The description of this API. A test compares the file with the code.
+const OPENAPI: &str = include_str!("../../../../docs/reference/openapi.json");
+
+/// Returns the OpenAPI description of this API.
+#[utoipa::path(
+    get, path = "/v1/openapi.json", operation_id = "openapi", tag = "server",
+    responses((status = 200, description = "an OpenAPI document", body = Object)),
+)]
+pub(crate) async fn openapi(_: Input<Nothing>) -> ([(HeaderName, HeaderValue); 1], &'static str) {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], OPENAPI)
 }
 
 /// Counts of a shard that does not answer within this time are on the next page.

@@ -48,6 +48,7 @@ served! {
     health::alive,
     health::ready,
     health::version,
+    health::openapi,
     topics::list,
     topics::create,
     topics::show,

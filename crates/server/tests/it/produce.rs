@@ -36,7 +36,7 @@ async fn a_message_is_delivered_as_produced() {
     let body = json!({ "topic": "orders", "key": "cust-9", "value": "{\"order\":77}", "envelope": envelope });
     let receipt = broker.post("/v1/produce", body).await.is(200);
     let delivery = broker.receive("orders", "biller", "worker-a").await;
-    let names = "attempts envelope group id key last_error lease offset partition produced_at tenant_id topic value";
+    let names = "attempts envelope group id key last_error lease offset origin_id partition produced_at tenant_id topic value";
     assert_eq!(fields(&delivery).join(" "), names);
     assert_eq!(delivery["id"], receipt["id"]);
     assert_eq!(delivery["topic"], "orders");
@@ -64,8 +64,7 @@ async fn a_message_without_envelope_is_delivered_without_one() {
     broker.topic("t").await;
     broker.produce("t", "x").await;
     let delivery = broker.receive("t", "g", "o").await;
-    let names =
-        "attempts group id key last_error lease offset partition produced_at tenant_id topic value";
+    let names = "attempts group id key last_error lease offset origin_id partition produced_at tenant_id topic value";
     assert_eq!(fields(&delivery).join(" "), names);
     assert_eq!(delivery["key"], "");
     assert_eq!(delivery["tenant_id"], "default");
