@@ -13,13 +13,22 @@ def post(path, **body):
         except (OSError, http.client.HTTPException): pass
         time.sleep(0.2)
 
-def effect(message):
+def effect(message, key):
     time.sleep(float(message["value"]))  # Longer than the lease? Call post("extend", token=token).
-    try: pathlib.Path(message["id"]).touch(exist_ok=False)  # For an API: the id as idempotency key.
-    except FileExistsError: pass  # An earlier attempt did it and died before its ack.
+    try: pathlib.Path(message["origin_id"]).touch(exist_ok=False)  # For an API: `key` as idempotency key.
+    except FileExistsError: pass  # An earlier attempt did it and died before it could say so.
+
+def handle(message, token, owner):
+    begun = post("effects/begin", lease_token=token, owner=owner, on_doubt="retry")
+    if not begun: return  # Another worker has the effect.
+    if begun["decision"] == "EXECUTE":  # Otherwise it has succeeded before, also before a redrive.
+        effect(message, begun["downstream_key"])
+        post("effects/finish", token=begun["token"], status="SUCCEEDED")
+    post("ack", token=token)
 
 while True:
-    for message in post("receive", topic=sys.argv[1], group=sys.argv[2], owner=f"py-{os.getpid()}")["messages"]:
+    owner = f"py-{os.getpid()}"
+    for message in post("receive", topic=sys.argv[1], group=sys.argv[2], owner=owner)["messages"]:
         token = message["lease"]["token"]
-        try: effect(message); post("ack", token=token)
+        try: handle(message, token, owner)
         except Exception as failed: post("nack", token=token, reason=str(failed))

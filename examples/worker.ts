@@ -12,14 +12,25 @@ async function post(path: string, body: object): Promise<any> {
     if (![429, 503].includes(answer.status)) { console.error(text); process.exit(1); }
   } catch { /* The connection broke. */ }
 }
-async function effect(message: any) { // Longer than the lease? Call post("extend", { token }).
+const owner = `ts-${process.pid}`;
+async function effect(message: any, key: string) { // Longer than the lease? Call post("extend", { token }).
   await sleep(1000 * Number(message.value));
-  if (!existsSync(message.id)) writeFileSync(message.id, ""); // For an API: the id as idempotency key.
+  // For an API: `key` as idempotency key. The file exists if an earlier attempt died before it could say so.
+  if (!existsSync(message.origin_id)) writeFileSync(message.origin_id, "");
+}
+async function handle(message: any, token: string) {
+  const begun = await post("effects/begin", { lease_token: token, owner, on_doubt: "retry" });
+  if (!begun) return; // Another worker has the effect.
+  if (begun.decision === "EXECUTE") { // Otherwise it has succeeded before, also before a redrive.
+    await effect(message, begun.downstream_key);
+    await post("effects/finish", { token: begun.token, status: "SUCCEEDED" });
+  }
+  await post("ack", { token });
 }
 async function main() {
-  for (;;) for (const message of (await post("receive", { topic, group, owner: `ts-${process.pid}` })).messages) {
+  for (;;) for (const message of (await post("receive", { topic, group, owner })).messages) {
     const token = message.lease.token;
-    await effect(message).then(() => post("ack", { token }), (failed) => post("nack", { token, reason: `${failed}` }));
+    await handle(message, token).catch((failed) => post("nack", { token, reason: `${failed}` }));
   }
 }
 main();
