@@ -7,7 +7,9 @@ pub const MAX_MOVE_WAIT_MS: u64 = 3_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The shard was lost while it processed the call. The call may or may not have taken effect.
-    #[error("the outcome is unknown; retry with the same key or token")]
+    #[error(
+        "the outcome is unknown; send the request again with the same key or token, or without one, look first"
+    )]
     Unknown,
     /// The shard is not served. Nothing was changed.
     #[error("the shard is not available now; nothing was changed")]

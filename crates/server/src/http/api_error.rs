@@ -63,6 +63,17 @@ impl ApiError {
         error
     }
 
+    /// The error of a request that only reads: its outcome does not matter.
+    pub(crate) fn of_read(mut self) -> ApiError {
+        if let Details::Unavailable(unavailable) = &mut self.0.details
+            && unavailable.outcome == Outcome::Unknown
+        {
+            unavailable.outcome = Outcome::None;
+            self.0.message = "no answer in time; send the request again".to_owned();
+        }
+        self
+    }
+
     /// The limit that was reached, if that is the error.
     pub(crate) fn exhausted(&self) -> Option<ExhaustedReason> {
         match &self.0.details {

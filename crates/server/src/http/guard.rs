@@ -40,6 +40,7 @@ async fn handle(guard: &Guard, request: Request, next: Next) -> Response {
     let began = std::time::Instant::now();
     let observed = ObservedRequest::new(&request, &app.traces);
     let is_other_coding = has_other_coding(request.headers());
+    let is_read = request.method().is_safe();
     let origin = app.access.origins.of(request.headers());
     // On their own paths, nodes prove themselves with the peer secret instead of the API key.
     let answered = if internal::is_from_a_node(app, request.uri(), request.headers()) {
@@ -60,6 +61,7 @@ async fn handle(guard: &Guard, request: Request, next: Next) -> Response {
     let (status, took) = (response.status().as_u16(), began.elapsed());
     app.metrics.answered(status, took);
     let failure = response.extensions_mut().remove::<ApiError>();
+    let failure = if is_read { failure.map(ApiError::of_read) } else { failure };
     if let Some(observed) = observed {
         let error = failure.as_ref().map(ApiError::code);
         observed.answered(guard.patterns, &app.traces, status, error.as_deref(), took);
