@@ -35,7 +35,7 @@ const DOCUMENTS: [&str; 10] = [
 ];
 const ADDRESS: &str = "127.0.0.1:8080";
 const FIRST_ACK_MAX: Duration = Duration::from_secs(1);
-const BINARY_BYTES_MAX: u64 = 25_000_000;
+const BINARY_BYTES_MAX: u64 = 29_000_000;
 /// How long a server may take to start and to exit.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Printed before each command, so that their outputs can be separated.

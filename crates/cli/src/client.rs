@@ -214,8 +214,17 @@ impl Client {
         if status == StatusCode::UNAUTHORIZED {
             return Err(CliError::Unauthenticated { has_key: self.0.has_key() }.into());
         }
-        let body = response.json().await.unwrap_or(Value::Null);
+        let text = response.text().await.unwrap_or_default();
+        let body = serde_json::from_str(&text).unwrap_or_else(|_| plain(&text));
         Err(CliError::Refused { status: status.as_u16(), body }.into())
+    }
+}
+
+/// The answer of a server, or of a proxy, that is not JSON.
+fn plain(text: &str) -> Value {
+    match text.lines().next().map(str::trim) {
+        Some(line) if !line.is_empty() && !line.starts_with('<') => json!({ "message": line }),
+        Some(_) | None => Value::Null,
     }
 }
 

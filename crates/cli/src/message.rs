@@ -1,15 +1,18 @@
 //! `driftq produce`, `consume` and `peek`.
 
 use std::io::{BufRead as _, Read as _};
-use std::sync::Mutex;
+use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use reqwest::Method;
+use reqwest::{Method, Response};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::cli_error::CliError;
 use crate::client::{Client, Remote, read_error, segment};
@@ -123,6 +126,11 @@ impl Produce {
         });
         for text in &self.retry {
             let (field, number) = pair("--retry", text)?;
+            if !envelope["retry_policy"][field].is_null() {
+                return Err(
+                    CliError::Usage(format!("--retry {text}: {field} is given twice")).into()
+                );
+            }
             let number: i64 = number.parse().map_err(|_| {
                 CliError::Usage(format!("--retry {text}: the value must be a number"))
             })?;
@@ -133,6 +141,10 @@ impl Produce {
         {
             for text in texts {
                 let (name, value) = pair(option, text)?;
+                if !envelope[field][name].is_null() {
+                    let why = format!("{option} {text}: {name} is given twice");
+                    return Err(CliError::Usage(why).into());
+                }
                 envelope[field][name] = value.into();
             }
         }
@@ -223,14 +235,9 @@ impl Consume {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let client = remote.client()?;
         let held = Mutex::default();
-        let consumed = async {
-            match self.count {
-                Some(count) => self.some(&client, &held, count).await,
-                None => self.follow(&client, &held).await,
-            }
-        };
+        let Some(count) = self.count else { return self.follow(&client, &held).await };
         tokio::select! {
-            consumed = consumed => consumed,
+            consumed = self.some(&client, &held, count) => consumed,
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
                 release(&client, held.into_inner().unwrap_or_default()).await
@@ -257,10 +264,8 @@ impl Consume {
             let bytes = response.bytes().await.map_err(read_error)?;
             let received: Received = serde_json::from_slice(&bytes)
                 .context("the response is not a list of deliveries")?;
-            for delivery in &received.messages {
-                self.show(client, held, delivery.get()).await?;
-                left -= 1;
-            }
+            let lines: Vec<&str> = received.messages.iter().map(|line| line.get()).collect();
+            left -= self.show(client, held, &lines).await?;
         }
         Ok(())
     }
@@ -270,14 +275,25 @@ impl Consume {
         request_body["prefetch"] = self.prefetch.into();
         let mut response = client.send(Method::POST, "consume", &[], Some(request_body)).await?;
         let mut pending = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(read_error)? {
-            pending.extend_from_slice(&chunk);
-            while let Some(end) = pending.iter().position(|b| *b == b'\n') {
-                let line: Vec<u8> = pending.drain(..=end).collect();
-                let line = String::from_utf8_lossy(&line);
-                // An empty line is a heartbeat.
-                if !line.trim_end().is_empty() {
-                    self.show(client, held, line.trim_end()).await?;
+        let mut interrupted = pin!(tokio::signal::ctrl_c());
+        loop {
+            tokio::select! {
+                chunk = response.chunk() => match chunk.map_err(read_error)? {
+                    Some(chunk) => pending.extend_from_slice(&chunk),
+                    None => break,
+                },
+                interrupted = &mut interrupted => {
+                    interrupted?;
+                    return self.abandon(client, held, response, pending).await;
+                }
+            }
+            let whole = whole_lines(&mut pending);
+            let lines = lines(&whole);
+            tokio::select! {
+                shown = self.show(client, held, &lines) => drop(shown?),
+                interrupted = &mut interrupted => {
+                    interrupted?;
+                    return self.abandon(client, held, response, pending).await;
                 }
             }
         }
@@ -286,24 +302,72 @@ impl Consume {
         Err(CliError::Unreachable(message.to_owned()).into())
     }
 
-    async fn show(&self, client: &Client, held: &Held, delivery: &str) -> anyhow::Result<()> {
-        output::line(delivery);
-        let delivery: Value = serde_json::from_str(delivery)
-            .context("the stream sent a line that is not a delivery")?;
-        let token = &delivery["lease"]["token"];
-        if self.ack {
-            client.post("ack", json!({ "token": token })).await?;
-        } else if let Ok(mut held) = held.lock() {
-            held.push(token.clone());
+    /// Reads what the server has already written, and gives everything back.
+    async fn abandon(
+        &self,
+        client: &Client,
+        held: &Held,
+        mut response: Response,
+        mut pending: Vec<u8>,
+    ) -> anyhow::Result<()> {
+        while let Ok(Ok(Some(chunk))) = timeout(REST_WITHIN, response.chunk()).await {
+            pending.extend_from_slice(&chunk);
         }
-        Ok(())
+        drop(response);
+        let whole = whole_lines(&mut pending);
+        hold(held, &tokens(&lines(&whole))?);
+        let tokens = std::mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner));
+        release(client, tokens).await
+    }
+
+    /// Prints deliveries that have arrived. Returns their number.
+    async fn show(&self, client: &Client, held: &Held, lines: &[&str]) -> anyhow::Result<u64> {
+        let tokens = tokens(lines)?;
+        hold(held, &tokens);
+        for (line, token) in lines.iter().zip(&tokens) {
+            output::line(line);
+            if self.ack {
+                client.post("ack", json!({ "token": token })).await?;
+                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                held.retain(|other| other != token);
+            }
+        }
+        Ok(lines.len() as u64)
     }
 }
 
-/// The tokens of the deliveries that were printed and not acknowledged.
+/// How long the rest of a stream may take to arrive after an interrupt.
+const REST_WITHIN: Duration = Duration::from_millis(100);
+
+/// Removes the complete lines.
+fn whole_lines(pending: &mut Vec<u8>) -> String {
+    let end = pending.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
+    let whole: Vec<u8> = pending.drain(..end).collect();
+    String::from_utf8_lossy(&whole).into_owned()
+}
+
+/// The deliveries. An empty line is a heartbeat.
+fn lines(whole: &str) -> Vec<&str> {
+    whole.lines().filter(|line| !line.is_empty()).collect()
+}
+
+fn tokens(lines: &[&str]) -> anyhow::Result<Vec<Value>> {
+    let token = |line: &&str| {
+        let delivery: Value =
+            serde_json::from_str(line).context("the server sent a line that is not a delivery")?;
+        Ok(delivery["lease"]["token"].clone())
+    };
+    lines.iter().map(token).collect()
+}
+
+fn hold(held: &Held, tokens: &[Value]) {
+    held.lock().unwrap_or_else(PoisonError::into_inner).extend(tokens.iter().cloned());
+}
+
+/// The tokens of the deliveries that have arrived and are not acknowledged.
 type Held = Mutex<Vec<Value>>;
 
-/// Gives back what was printed, so that another consumer gets it at once. What another command has
+/// Gives back what has arrived, so that another consumer gets it at once. What another command has
 /// settled meanwhile is skipped.
 async fn release(client: &Client, held: Vec<Value>) -> anyhow::Result<()> {
     let mut released = 0;

@@ -75,6 +75,11 @@ pub(crate) fn check_file(file: &Path) -> Result<(), String> {
 
 /// Why a key is too weak, if it is.
 pub(crate) fn weakness(key: &str) -> Option<String> {
+    if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        // A header cannot carry it.
+        let why = "the API key has characters that are not printable ASCII, or a byte order mark";
+        return Some(why.to_owned());
+    }
     let mut characters: Vec<char> = key.chars().collect();
     let length = characters.len();
     characters.sort_unstable();

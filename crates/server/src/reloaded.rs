@@ -16,8 +16,9 @@ pub(crate) struct Reloaded<T> {
     files: Vec<PathBuf>,
     read: fn(&[PathBuf]) -> Result<T, String>,
     current: RwLock<Arc<T>>,
-    /// The hash of the files at the last check.
-    seen: Mutex<Option<blake3::Hash>>,
+    /// The hash of the files that the current value was read from, and why files that have changed
+    /// since are invalid.
+    seen: Mutex<(Option<blake3::Hash>, Option<String>)>,
 }
 
 impl<T> Reloaded<T> {
@@ -28,7 +29,7 @@ impl<T> Reloaded<T> {
         read: fn(&[PathBuf]) -> Result<T, String>,
     ) -> Result<Arc<Reloaded<T>>, String> {
         // The hash comes first: a file that changes in between is read again.
-        let seen = Mutex::new(hash(&files));
+        let seen = Mutex::new((hash(&files), None));
         let current = RwLock::new(Arc::new(read(&files)?));
         Ok(Arc::new(Reloaded { name, files, read, current, seen }))
     }
@@ -62,19 +63,24 @@ impl<T> Reloaded<T> {
     /// kept.
     pub(crate) fn look(&self) {
         let now = hash(&self.files);
-        {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            if *seen == now {
-                return;
-            }
-            *seen = now;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (good, last_error) = &mut *seen;
+        if *good == now {
+            *last_error = None;
+            return;
         }
+        // Invalid files are read at every check, because their mode may change and not their content.
         match (self.read)(&self.files) {
             Ok(value) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+                (*good, *last_error) = (now, None);
                 tracing::info!("{} read again", self.name);
             }
-            Err(why) => tracing::error!("{} not read again, the last one stays: {why}", self.name),
+            Err(why) if last_error.as_ref() == Some(&why) => {}
+            Err(why) => {
+                tracing::error!("{} not read again, the last one stays: {why}", self.name);
+                *last_error = Some(why);
+            }
         }
     }
 }

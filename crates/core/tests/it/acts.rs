@@ -101,7 +101,7 @@ fn dead_letters_and_effects_are_recorded_too() {
             a gets orders/biller 0:2.2 "m0" spent 2 until 65.922s after "ack_timeout" redriven 1 times from 0:0
             op/charge k.1 SUCCEEDED, kept until 604840s; Succeeded by ops: looked
         50s audit 1..9 of=default/acts
-            #1 redrive orders act-1 ops test r-1 {"id":"m_aaaakaaa","new":"m_aaaacaac"} 684283d2; #2 purge orders act-1 ops test r-1 {"dead_letters":1} a0018108; #3 resolve_effect act-1 ops test r-1 {"as":"succeeded","fence":"1","key":"k","scope":"op/charge","tenant":"default"} 1a1e2152 (next 4)
+            #1 redrive orders act-1 ops test r-1 {"id":"m_aaaakaaa","new":"m_aaaacaac"} 684283d2; #2 purge orders act-1 ops test r-1 {"dead_letters":1} {"ids":"m_aaaakaab"} 70ac6ebd; #3 resolve_effect act-1 ops test r-1 {"as":"succeeded","fence":"1","key":"k","scope":"op/charge","tenant":"default"} 17eb39a1 (next 4)
         50s audit 1..9
             #1 begin op/charge k.1 by w1 05f4f5cc; #2 resolve op/charge k.1 SUCCEEDED by ops f493a64b (next 3)
     "#]]);

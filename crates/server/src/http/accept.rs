@@ -149,7 +149,10 @@ pub(crate) async fn serve(
             }
         };
         let Ok(mut admitted) = admitted else {
-            tokio::spawn(refuse(stream));
+            // Over TLS, the answer would need a handshake, so the connection is only closed.
+            if protocols.tls.is_none() {
+                tokio::spawn(refuse(stream));
+            }
             continue;
         };
         let client = Client { router: router.clone(), remote: ConnectInfo(remote), unread: None };

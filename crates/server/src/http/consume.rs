@@ -28,6 +28,8 @@ const PREFETCH: u32 = 2;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 impl ApiRequest for Consume {
+    const IS_OF_V1: bool = true;
+    const MAY_LEASE_0: bool = true;
     const QUERY: &'static [Param] = &[
         field("topic"),
         field("group"),

@@ -41,22 +41,24 @@ impl<T: ApiRequest> FromRequest<App> for Input<T> {
             return Err(ApiError::invalid("", "the body is compressed; send it uncompressed"));
         }
         let read = body::read(body, app.limits.body_bytes, &app.budget, T::PURPOSE).await?;
-        let mut body = read.bytes;
-        if app.is_v1
-            && let Some(changed) = profile::body(&body)
-        {
-            body = changed.into();
-        }
+        let body = read.bytes;
         let query = parts.uri.query().unwrap_or_default();
         let request: T = match (body.is_empty(), query.is_empty()) {
             (false, true) => {
                 let length = body.len();
-                off_runtime::READERS.run(length, move || from_json(&body)).await??
+                let may_lease_0 = app.is_v1 && T::MAY_LEASE_0;
+                let read = move || match from_json(&body) {
+                    Err(_) if may_lease_0 && let Some(body) = profile::without_lease(&body) => {
+                        from_json(&body)
+                    }
+                    read => read,
+                };
+                off_runtime::READERS.run(length, read).await??
             }
             (false, false) => {
                 return Err(ApiError::invalid("", "send a body or a query, not both"));
             }
-            (true, _) => from_query(query, app.is_v1)?,
+            (true, _) => from_query(query, app.is_v1 && T::IS_OF_V1)?,
         };
         if request_log::is_observed() {
             request_log::note_names(T::names(&request));

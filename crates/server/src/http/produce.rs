@@ -20,6 +20,7 @@ use super::request::{ApiRequest, Param, alias, field, unix_ms};
 use super::{bulk, convert};
 
 impl ApiRequest for Request {
+    const IS_OF_V1: bool = true;
     const QUERY: &'static [Param] = &[
         field("topic"),
         field("value"),

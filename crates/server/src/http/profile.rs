@@ -1,7 +1,8 @@
 //! What the profile `v1` changes at the surface. Everything else is a default of a setting.
 //!
-//! 1. Requests are read as DriftQ-Core v1 read them: unknown query parameters and empty values are
-//!    ignored, a lease of 0 means the default, and a maximum backoff is a cap.
+//! 1. Requests that DriftQ-Core v1 has are read as v1 read them: unknown query parameters and empty
+//!    values are ignored, a lease of 0 means the default, and a maximum backoff is a cap. All other
+//!    requests stay strict: a misspelled `dry_run` must not execute what it should show.
 //! 2. Fields that v1 does not have are rejected.
 //! 3. The reason of every 429 is `overloaded`, and a message that is larger than a whole partition
 //!    gets 429.
@@ -36,8 +37,14 @@ pub(super) fn envelope(envelope: Option<&mut Envelope>) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Removes a lease of 0 from a body.
-pub(super) fn body(text: &[u8]) -> Option<Vec<u8>> {
+/// The longest body of a consume that is read a second time.
+const CONSUME_BYTES_MAX: usize = 4_096;
+
+/// The body of a consume without its lease, if the lease is 0.
+pub(super) fn without_lease(text: &[u8]) -> Option<Vec<u8>> {
+    if text.len() > CONSUME_BYTES_MAX {
+        return None;
+    }
     let mut body: Value = serde_json::from_slice(text).ok()?;
     let body = body.as_object_mut()?;
     if body.get("lease_ms") != Some(&Value::from(0)) {

@@ -12,6 +12,12 @@ pub(crate) trait ApiRequest: DeserializeOwned + ToSchema + Send + 'static {
     /// The purpose of its body, which decides the memory pool.
     const PURPOSE: Purpose = Purpose::Other;
 
+    /// Whether DriftQ-Core v1 has the request. Under the profile `v1`, such a query is read as v1
+    /// read it.
+    const IS_OF_V1: bool = false;
+    /// Whether a lease of 0 means the default there.
+    const MAY_LEASE_0: bool = false;
+
     /// The topic and the group that it names, for the access log.
     fn names(&self) -> (Option<&str>, Option<&str>) {
         (None, None)
@@ -24,6 +30,7 @@ pub(crate) trait ApiRequest: DeserializeOwned + ToSchema + Send + 'static {
 pub(crate) struct Nothing {}
 
 impl ApiRequest for Nothing {
+    const IS_OF_V1: bool = true;
     const QUERY: &'static [Param] = &[];
 }
 

@@ -18,6 +18,7 @@ use super::request::{ApiRequest, Param, alias, field};
 use super::{bulk, convert};
 
 impl ApiRequest for Settle {
+    const IS_OF_V1: bool = true;
     const PURPOSE: Purpose = Purpose::Settle;
     const QUERY: &'static [Param] = &[
         field("token"),

@@ -29,6 +29,7 @@ use super::request_log::{act_of, log_act};
 use super::{convert, settings};
 
 impl ApiRequest for Create {
+    const IS_OF_V1: bool = true;
     const QUERY: &'static [Param] = &[field("name"), field("partitions")];
 
     fn names(&self) -> (Option<&str>, Option<&str>) {
@@ -98,6 +99,7 @@ pub(crate) struct TopicListQuery {
 }
 
 impl ApiRequest for TopicListQuery {
+    const IS_OF_V1: bool = true;
     const QUERY: &'static [Param] = &[field("detail"), field("limit"), field("cursor")];
 }
 

@@ -182,11 +182,14 @@ async fn keys_are_rotated_without_a_restart() {
     key_file(directory.path(), SECOND);
     until(async || status(FIRST).await == 401).await;
     assert_eq!(status(SECOND).await, 200);
-    // An invalid file changes nothing.
-    key_file(directory.path(), "short");
+    // An invalid file changes nothing, until it is mended.
+    key_file(directory.path(), FIRST);
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).expect("its mode");
     hang_up();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!((status(SECOND).await, status("short").await), (200, 401));
+    assert_eq!((status(SECOND).await, status(FIRST).await), (200, 401));
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("its mode");
+    until(async || status(FIRST).await == 200).await;
 }
 
 #[test]
@@ -205,6 +208,7 @@ fn weak_keys_and_files_that_all_users_can_read_are_rejected() {
     assert!(why(FIRST, 0o644).contains("all users can access the file (mode 0644); run `chmod o="));
     assert!(why("0123456789abcdef", 0o600).contains("has 16 characters and must have at least 32"));
     assert!(why(&"ab".repeat(16), 0o600).contains("has only 2 different characters"));
+    assert!(why(&format!("\u{feff}{FIRST}"), 0o600).contains("not printable ASCII"));
     assert!(why("\n\n", 0o600).contains("has no API key"));
     assert!(why(&format!("{FIRST}\n").repeat(3), 0o600).contains("has 3 API keys"));
 }

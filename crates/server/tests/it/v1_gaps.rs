@@ -464,3 +464,27 @@ async fn v1_a_redriven_message_is_delivered_to_its_group_only() {
     assert_eq!(again["redriven"], json!({ "origin_id": delivery["id"], "times": 1 }));
     assert!(broker.receive_now("t", "other", "o").await.is_empty());
 }
+
+/// The profile reads only requests of v1 as v1 did.
+#[tokio::test]
+async fn v1_a_misspelled_parameter_never_executes_what_it_should_show() {
+    let broker = Broker::v1().await;
+    broker.topic("t").await;
+    broker.produce("t", "x").await;
+    broker.put("/v1/topics/t/groups/g", json!({})).await.is(201);
+    let group = "/v1/topics/t/groups/g";
+    for query in ["seek?to=latest&dry_run=", "seek?to=latest&dryrun=true", "pause?til=1"] {
+        broker.post_query(format!("{group}/{query}")).await.refused(400, "INVALID_ARGUMENT");
+    }
+    broker.post_query("/v1/topics/t/repair?dry-run=true").await.refused(400, "INVALID_ARGUMENT");
+    assert_eq!(broker.group("t", "g").await["backlog"], 1);
+    // Requests of v1 ignore what v1 ignored.
+    broker.post_query("/v1/produce?topic=t&value=y&partition_override=&colour=red").await.is(200);
+    // JSON stays strict there too.
+    for body in [
+        json!({ "topic": "t", "value": "a", "lease_ms": 0 }),
+        json!({ "topic": "t", "value": "a", "colour": "red" }),
+    ] {
+        broker.post("/v1/produce", body).await.refused(400, "INVALID_ARGUMENT");
+    }
+}

@@ -24,12 +24,15 @@ impl From<rusqlite::Error> for Failed {
 }
 
 pub(super) fn claim(connection: &mut Connection, shard: ShardId) -> Result<Ownership, Failed> {
-    let epoch: u64 = connection.query_row(
+    // A statement alone commits after it has returned its row, and rusqlite ignores the error.
+    let claiming = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let epoch: u64 = claiming.query_row(
         "INSERT INTO shard (shard, epoch) VALUES (?1, 1)
          ON CONFLICT (shard) DO UPDATE SET epoch = epoch + 1 RETURNING epoch",
         [shard.0],
         |row| row.get(0),
     )?;
+    claiming.commit()?;
     Ok(Ownership { shard, epoch: Epoch(epoch) })
 }
 

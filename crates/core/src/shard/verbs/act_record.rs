@@ -2,7 +2,8 @@
 
 use crate::act::{Act, ActRecord};
 use crate::command::{Command, GroupName, Reply, SeekTo, Start, TopicName};
-use crate::id::Text;
+use crate::id::{Text, cut};
+use crate::limits::REASON_BYTES_MAX;
 use crate::settings::SettingsPatch;
 use crate::time::Timestamp;
 
@@ -102,7 +103,10 @@ fn describe(command: &Command, reply: &Reply) -> Option<Described> {
                 .detail("force", if redrive.force { "true" } else { "" })
         }
         (Command::Purge(purge), Reply::Purged { purged }) => {
-            Described::of("purge", &purge.topic).counts([("dead_letters", *purged)])
+            let ids: Vec<String> = purge.ids.iter().map(ToString::to_string).collect();
+            Described::of("purge", &purge.topic)
+                .counts([("dead_letters", *purged)])
+                .detail("ids", cut(&ids.join(" ").into(), REASON_BYTES_MAX))
         }
         (Command::Repair(repair), Reply::Repaired(repaired)) => {
             let lost = repaired.lost.iter().map(|(from, to)| to - from).sum();
