@@ -468,9 +468,9 @@ fn an_interrupted_consumer_releases_what_it_holds() {
         $ timeout --preserve-status -s INT 1 driftq consume orders biller | grep -c token
         1
         ! released 1 messages
-        $ for n in $(seq 300); do echo $n; done | driftq produce orders --lines
-        300 stored, 0 rejected
-        $ timeout --preserve-status -s INT 0.2 driftq consume orders other --ack --prefetch 50 > printed 2>&1; driftq group show orders other -o json | grep -oE '"leased":[0-9]+'
+        $ for n in $(seq 9000); do echo $n; done | driftq produce orders --lines
+        9000 stored, 0 rejected
+        $ timeout --preserve-status -s INT 2 driftq consume orders other --ack --prefetch 50 > printed 2>&1; driftq group show orders other -o json | grep -oE '"leased":[0-9]+'
         "leased":0
         "leased":0
         "leased":0
