@@ -52,7 +52,7 @@ def _needs_every_field(client: Client, path: str) -> None:
         others = {"topic": other_topic, "group": "other", "partition": 0,
                   "offset": message.offset + 100, "owner": "other"}
         for name, value in others.items():
-            # Nobody owns a message at the wrong place.
+            # A message at the wrong place has no owner.
             answer = client.request("POST", path, fields={**right, name: value})
             check(answer.rejected, f"{path} with {name}={value}: {answer}")
         for name in right:

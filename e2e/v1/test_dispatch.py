@@ -94,7 +94,7 @@ def one_consumer_of_a_group_gets_each_delivery(client: Client) -> None:
             produce_when_there_is_room(client, topic, f"v{number}")
             consumer, message = whoever_gets_it(consumers)
             equal(message.value, f"v{number}", "value")
-            # Nobody else may have this delivery, before or after the ack.
+            # No other consumer may get this delivery, before or after the ack.
             others = [other for other in consumers if other is not consumer]
             check(all(other.poll(0.15) is None for other in others), "a second consumer got it")
             equal(consumer.ack(message).status, 204, "ack")

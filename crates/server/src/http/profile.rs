@@ -60,7 +60,7 @@ pub(super) fn ignores(name: &str, value: &str) -> bool {
 }
 
 /// Converts an error. The limit that was reached moves to a field of its own.
-pub(super) fn error(mut error: ApiError) -> ApiError {
+fn error(mut error: ApiError) -> ApiError {
     if let Details::TooLarge(large) = &error.0.details
         && large.field == "message"
     {

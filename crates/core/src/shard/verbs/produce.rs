@@ -162,8 +162,10 @@ impl Context<'_> {
         if let Some(batch) = batch {
             *batch.lanes.entry((topic.row.id, lane)).or_default() += 1;
             batch.turns.extend(turn.map(|turn| (topic.row.id, turn)));
-            let first = Content::of(produce, self.volatile.format);
-            let taken = |of: &Keyed<'_>| (of.hash(), (first, Some(receipt.clone())));
+            let taken = |of: &Keyed<'_>| {
+                let first = Content::of(produce, self.volatile.format);
+                (of.hash(), (first, Some(receipt.clone())))
+            };
             batch.keys.extend(keyed.as_ref().map(taken));
         }
         if let Some(keyed) = &keyed {
