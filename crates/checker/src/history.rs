@@ -349,6 +349,9 @@ pub enum Fact {
     Extended { lease: Lease, until: u64 },
     /// The lease ended.
     Ended { lease: Lease, how: How },
+    /// The wait for a retry ended early: the message is due at `due`, because the last unknown
+    /// outcome of its effects was resolved.
+    WaitEnded { lease: Lease, due: u64 },
     /// The message was dead-lettered in the group. `attempt` 0: it was never delivered.
     Died { lease: Lease, reason: Name, id: Name },
     /// Dead letter `id` was redriven as message `new` for `group`.

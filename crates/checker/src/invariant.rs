@@ -54,7 +54,7 @@ pub enum Invariant {
     /// message is purged or lost in a repair, or the group is moved or deleted.
     NoEarlyRedelivery,
     /// 16: A failed message is due again after the wait that its worker requested or its retry
-    /// policy sets.
+    /// policy sets, or at once when the last unknown outcome of its effects is resolved.
     Backoff,
     /// 17: Repeating a successful ack succeeds. Repeating a commit returns the same result, unless its
     /// content differs.

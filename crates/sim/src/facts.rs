@@ -599,6 +599,15 @@ impl Facts {
         let before = self.here.entries.insert((group, lane, offset), *entry);
         let lease = self.lease(group, lane, offset, entry.attempt);
         let (due, until) = (entry.at.0, entry.at.0);
+        if let Some(before) = before
+            && before.state == entry.state
+            && entry.state != EntryState::Leased
+            && entry.at < before.at
+        {
+            stats.saw("message due once its effect was resolved");
+            self.open.push(Fact::WaitEnded { lease, due });
+            return;
+        }
         match entry.state {
             EntryState::Leased if before.is_some_and(|before| before.attempt == entry.attempt) => {
                 if before.is_some_and(|before| before.at != entry.at) {

@@ -69,6 +69,7 @@ pub(crate) const SOMETIMES: &[&str] = &[
     "effect refused: parked",
     "effect replayed",
     "effect resolved",
+    "message due once its effect was resolved",
     "finish accepted",
     "finish refused: another outcome",
     "finish refused: fence is over",

@@ -116,6 +116,9 @@ impl<'s, 'a> Model<'s, 'a> {
         let mut looks = self.looks_of(batch);
         looks.iter_mut().for_each(|look| self.look(look));
         for step in self.timeline.steps_of(batch) {
+            if let Step::WaitEnded { entry, attempt, due } = *step {
+                self.wait_ended(batch, entry, attempt, due);
+            }
             self.step(batch.shard, step);
             looks.iter_mut().for_each(|look| self.look(look));
         }
@@ -164,6 +167,8 @@ impl<'s, 'a> Model<'s, 'a> {
             Step::Ended { entry, attempt, how } => self.ended(entry, attempt, how),
             Step::Died { entry, attempt, reason, id } => self.died(entry, attempt, reason, id),
             Step::Trimmed { lane, first } => self.trimmed(lane, first),
+            // Needs the other steps of its batch.
+            Step::WaitEnded { .. } => {}
             // Checked by other modules.
             Step::Pointed { .. }
             | Step::Deduplicated { .. }

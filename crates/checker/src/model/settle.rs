@@ -6,6 +6,7 @@ use crate::ids::EntryId;
 use crate::invariant::Invariant::{AckSettlesOne, Backoff, NoEarlyRedelivery, OneEnd, OneLease};
 
 use super::state::{Model, State};
+use crate::timeline::{Batch, Step};
 
 impl Model<'_, '_> {
     pub(super) fn extended(&mut self, entry: EntryId, attempt: u32, until: u64) {
@@ -143,6 +144,35 @@ impl Model<'_, '_> {
             | How::Returned { .. }
             | How::Purged
             | How::Dead { .. } => {}
+        }
+    }
+
+    /// Checks that an effect begun under the entry is resolved in the same batch.
+    pub(super) fn wait_ended(&mut self, batch: &Batch, entry: EntryId, attempt: u32, due: u64) {
+        if !self.is_current(entry) {
+            return;
+        }
+        let is_resolved = self.timeline.steps_of(batch).iter().any(|step| {
+            matches!(*step, Step::Recorded { under, record, .. } if under == Some(entry) && record.resolved)
+        });
+        let (state, now) = (self.entries[entry], self.now);
+        match state.state {
+            State::Waiting { is_expired, .. }
+                if is_resolved && due == now && state.attempt == attempt =>
+            {
+                self.becomes(entry, State::Waiting { due, is_expired });
+            }
+            State::Fresh
+            | State::Leased { .. }
+            | State::Waiting { .. }
+            | State::Acked
+            | State::Dead { .. }
+            | State::Passed => {
+                let detail = format_args!(
+                    "had the wait after attempt {attempt} ended at {now}, due at {due}, but it does not wait, or no effect of it was resolved"
+                );
+                self.breaks(Backoff, entry, detail);
+            }
         }
     }
 

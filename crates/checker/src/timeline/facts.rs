@@ -108,6 +108,9 @@ fn of_a_lease<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
         Fact::Ended { lease, how } => {
             Step::Ended { entry: places.leased(lease), attempt: lease.attempt, how: *how }
         }
+        Fact::WaitEnded { lease, due } => {
+            Step::WaitEnded { entry: places.leased(lease), attempt: lease.attempt, due: *due }
+        }
         Fact::Died { lease, reason, id } => {
             let (entry, attempt) = (places.leased(lease), lease.attempt);
             Step::Died { entry, attempt, reason, id: places.labels.id(id) }
@@ -204,6 +207,7 @@ fn count(counts: &mut Counts, fact: &Fact) {
         | Fact::TopicGone { .. }
         | Fact::Passed { .. }
         | Fact::Extended { .. }
+        | Fact::WaitEnded { .. }
         | Fact::Trimmed { .. }
         | Fact::Decided { .. }
         | Fact::Acted { .. }

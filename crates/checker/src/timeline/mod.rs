@@ -320,6 +320,7 @@ pub(crate) enum Step<'a> {
     Passed { entry: EntryId },
     Extended { entry: EntryId, attempt: u32, until: u64 },
     Ended { entry: EntryId, attempt: u32, how: How },
+    WaitEnded { entry: EntryId, attempt: u32, due: u64 },
     Died { entry: EntryId, attempt: u32, reason: &'a str, id: LabelId },
     Redriven { id: LabelId, new: LabelId, group: NameId },
     Trimmed { lane: LaneId, first: u64 },

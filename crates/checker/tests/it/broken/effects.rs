@@ -1,7 +1,7 @@
 //! Bad histories about effects.
 
 use driftq_checker::history::{
-    Decision, How, Lease, OnDoubt, Progress, Record, Reply, Right, Status, Verb,
+    Decision, Fact, How, Lease, OnDoubt, Progress, Record, Reply, Right, Status, Verb,
 };
 
 use crate::tale::{Tale, ended, lease, moved, produced};
@@ -129,6 +129,30 @@ pub(super) fn resolved_with_another_outcome(tale: &mut Tale, wrong: bool) {
     let known = tale.ends_effect(1, Status::FailedFinal, outcome);
     tale.decides(call, [known.resolved()]);
     tale.is_done(call, Reply::Ok);
+}
+
+pub(super) fn a_wait_ends_without_a_resolution(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    tale.produces(1);
+    tale.leases(0, 1);
+    tale.under = Some(lease(0, 1));
+    tale.executes(1);
+    let doubt = record(tale, 1, Progress::InDoubt, "");
+    let call = tale.asks_to(Verb::Nack { delay_ms: None }, 0, 1);
+    let due = tale.now + 1_000;
+    let nacked = crate::tale::ended(0, 1, How::Nacked { due, asked: false });
+    tale.commits([doubt.into_fact(), nacked]);
+    tale.is_done(call, Reply::Settled);
+    tale.passes(500);
+    let wait_ended = Fact::WaitEnded { lease: lease(0, 1), due: tale.now };
+    if wrong {
+        tale.commits([wait_ended]);
+    } else {
+        let call = tale.asks(resolve(1, Status::FailedFinal, "never sent"));
+        let known = tale.ends_effect(1, Status::FailedFinal, "never sent").resolved();
+        tale.commits([known.into_fact(), wait_ended, Fact::Decided { calls: vec![call] }]);
+        tale.is_done(call, Reply::Ok);
+    }
 }
 
 pub(super) fn executed_though_it_is_over(tale: &mut Tale, wrong: bool) {

@@ -75,6 +75,7 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[Backoff], leased::waits_longer_than_the_policy_says),
     (&[Backoff], leased::waits_less_than_a_tenth),
     (&[Backoff], leased::waits_a_negative_time),
+    (&[Backoff], effects::a_wait_ends_without_a_resolution),
     (&[IdempotentAck], settled::a_repeated_ack_is_refused),
     (&[IdempotentAck], commits::a_repeated_commit_is_refused),
     (&[IdempotentAck], commits::a_repeat_is_told_otherwise),

@@ -1,6 +1,6 @@
 //! Resolves an effect in doubt: an operator sets its outcome.
 
-use crate::change::Decision;
+use crate::change::{Change, Decision};
 use crate::command::{FinishStatus, Missing, Rejection, Reply, Resolve};
 use crate::effect::{EffectRow, EffectState, Resolution, ResolvedAs};
 use crate::id::cut;
@@ -50,9 +50,22 @@ impl Context<'_> {
         let row =
             EffectRow { state, outcome, resolution, doubt: None, updated_at: self.now, ..row };
         let row = self.now_known(row, &mut decision.changes);
+        self.end_wait_for_outcomes(&mut decision.changes);
         decision.reply = Reply::Effect(Box::new(self.show_effect(row.clone())));
         self.audit_resolve(&row, &mut decision.changes);
         self.put_effect(row, &mut decision.changes);
         Ok(decision)
+    }
+
+    /// A message that waits for a retry is due at once if none of its outcomes is unknown any more.
+    fn end_wait_for_outcomes(&self, changes: &mut [Change]) {
+        for change in changes {
+            if let Change::Open { entry, .. } = change
+                && !entry.is_leased()
+                && entry.unfinished == 0
+            {
+                entry.at = entry.at.min(self.now);
+            }
+        }
     }
 }

@@ -92,6 +92,36 @@ fn after_a_worker_dies_the_next_attempt_follows_the_doubt_policy() {
 }
 
 #[test]
+fn a_message_is_due_at_once_when_its_last_unknown_outcome_is_resolved() {
+    check(expect![[r#"
+        0s topic orders 1 retry=5,60s,60s => created
+        0s produce orders hello => stored 0:0
+        0s join a orders/biller lease=10s credit=1 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "hello" spent 1 until 10s
+        1s begin-under orders/biller 0:0.1 key=charge on=park
+            EXECUTE: effect/orders/biller charge.1 IN_PROGRESS until 10s
+        1s begin-under orders/biller 0:0.1 key=mail on=park
+            EXECUTE: effect/orders/biller mail.1 IN_PROGRESS until 10s
+        2s nack orders/biller 0:0.1 reason=boom
+            ok
+            effect/orders/biller mail.1 in doubt: abandoned
+            effect/orders/biller charge.1 in doubt: abandoned
+            orders/biller 0:0 nacked, due 25.201s
+        3s resolve effect/orders/biller charge.1 as=succeeded
+            effect/orders/biller charge.1 SUCCEEDED; Succeeded by ops: looked
+            orders/biller 0:0 nacked, due 25.201s
+        4s resolve effect/orders/biller mail.1 as=retry
+            effect/orders/biller mail.1 FAILED_RETRYABLE; Retry by ops: looked
+            orders/biller 0:0 nacked, due 4s
+            a gets orders/biller 0:0.2 "hello" spent 2 until 14s after "boom"
+        5s ack orders/biller 0:0.2
+            ok
+            orders/biller 0:0 acked
+    "#]]);
+}
+
+#[test]
 fn a_nack_or_release_puts_unfinished_effects_in_doubt_at_once() {
     check(expect![[r#"
         0s topic orders 1 retry=5,1s,1s => created
