@@ -234,6 +234,10 @@ backlog PART='': (bench 'backlog' PART)
 [group('measurements')]
 bench-http: (bench 'http')
 
+# Compare messages without a key in a topic of 64 partitions with a topic of one, in 20 interleaved rounds
+[group('measurements')]
+bench-partitions: (bench 'partitions')
+
 # Measure the effect ledger against produce and ack, a commit against its parts, 5 000 000 records against 10 000
 [group('measurements')]
 bench-ledger: (bench 'ledger')

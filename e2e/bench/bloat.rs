@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use driftq_e2e::postgres::Cluster;
 use tokio_postgres::NoTls;
 
-use crate::lifecycle_load::{Life, create};
+use crate::lifecycle_load::{Keys, Life, PARTITIONS, create};
 use crate::server::{Server, Side};
 use crate::verdict::Verdict;
 
@@ -25,8 +25,8 @@ pub(crate) async fn run(driftq: &str) -> anyhow::Result<Verdict> {
     let database = Cluster::start(15).await?;
     let (driftq, url) = (driftq.to_owned(), database.url());
     let server = Server::start(Side::Postgres { driftq, url, shards: 4 }).await?;
-    create(server.address).await?;
-    let life = Life::start(&[server.address], WORKERS).await?;
+    create(server.address, PARTITIONS).await?;
+    let life = Life::start(&[server.address], WORKERS, Keys::Many).await?;
     let mut verdict = Verdict::new("bloat");
     passing(&database, &life, &mut verdict).await?;
     holding(&database, &life, &mut verdict).await?;

@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::lifecycle_load::{Life, create};
+use crate::lifecycle_load::{Keys, Life, PARTITIONS, create};
 use crate::postgres::another;
 use crate::server::{Server, Side};
 use crate::verdict::Verdict;
@@ -100,7 +100,7 @@ fn print(what: &str, costs: &Costs) {
 async fn costs(driftq: &str, database: &Cluster, has: Has, name: &str) -> anyhow::Result<Costs> {
     let (driftq, url) = (driftq.to_owned(), another(database, name).await?);
     let server = Server::start(Side::Postgres { driftq, url, shards: has.shards }).await?;
-    create(server.address).await?;
+    create(server.address, PARTITIONS).await?;
     let consumers = prepare_case(&server, has).await?;
     sleep(SETTLE).await;
     let pid = server.pid()?;
@@ -110,7 +110,7 @@ async fn costs(driftq: &str, database: &Cluster, has: Has, name: &str) -> anyhow
     let idle_cpu = (cpu(pid)? - used).as_secs_f64() / idle * 1e3;
     let idle_queries = (transactions(database, name).await? - queries) / idle;
     let memory = memory(pid)?.resident;
-    let life = Life::start(&[server.address], WORKERS).await?;
+    let life = Life::start(&[server.address], WORKERS, Keys::Many).await?;
     life.go_on(Duration::from_secs(2)).await?;
     let (logged, settled) = (log_bytes(database).await?, life.settled());
     let lives = life.window(BUSY).await?.per_second;

@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 use crate::wire::{Wire, post};
 
 const TOPIC: &str = "life";
-const PARTITIONS: u32 = 8;
+/// Partitions of the topic, where their number does not matter.
+pub(crate) const PARTITIONS: u32 = 8;
 /// Messages per request.
 const BATCH: usize = 500;
 const VALUE_BYTES: usize = 100;
@@ -24,6 +25,13 @@ const TTL_MS: u64 = 60_000;
 pub(crate) struct Life {
     tally: Arc<Tally>,
     workers: Vec<JoinHandle<anyhow::Result<()>>>,
+}
+
+/// The keys of the messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Keys {
+    Many,
+    None,
 }
 
 #[derive(Default)]
@@ -41,25 +49,30 @@ pub(crate) struct Window {
 }
 
 /// Creates the topic. Settled messages are deleted at once.
-pub(crate) async fn create(address: SocketAddr) -> anyhow::Result<()> {
+pub(crate) async fn create(address: SocketAddr, partitions: u32) -> anyhow::Result<()> {
     let settings = json!({
         "retention_ms": 0, "dedupe_ttl_ms": TTL_MS, "effect_ttl_ms": TTL_MS,
         "max_in_flight": 100_000, "max_open": 100_000,
     });
-    let topic = json!({ "name": TOPIC, "partitions": PARTITIONS, "settings": settings });
+    let topic = json!({ "name": TOPIC, "partitions": partitions, "settings": settings });
     Wire::connect(address).await?.json(&post("/v1/topics", &topic)).await?;
     Ok(())
 }
 
 impl Life {
     /// Starts workers, spread over the servers. Every message has an idempotency key.
-    pub(crate) async fn start(addresses: &[SocketAddr], workers: usize) -> anyhow::Result<Life> {
+    pub(crate) async fn start(
+        addresses: &[SocketAddr],
+        workers: usize,
+        keys: Keys,
+    ) -> anyhow::Result<Life> {
         let tally = Arc::new(Tally::default());
         let run = fastrand::u64(..);
         let mut tasks = Vec::new();
         for (worker, address) in (0..workers).zip(addresses.iter().cycle()) {
             let wire = Wire::connect(*address).await?;
-            tasks.push(tokio::spawn(work(wire, format!("{run:x}-{worker}"), tally.clone())));
+            let name = format!("{run:x}-{worker}");
+            tasks.push(tokio::spawn(work(wire, name, keys, tally.clone())));
         }
         Ok(Life { tally, workers: tasks })
     }
@@ -97,14 +110,14 @@ impl Life {
     }
 }
 
-async fn work(mut wire: Wire, name: String, tally: Arc<Tally>) -> anyhow::Result<()> {
+async fn work(mut wire: Wire, name: String, keys: Keys, tally: Arc<Tally>) -> anyhow::Result<()> {
     let receive =
         json!({ "topic": TOPIC, "group": "g", "owner": name, "max": BATCH, "wait_ms": 100 });
     let receive = post("/v1/receive", &receive);
     let mut number = 0_u64;
     while !tally.is_over.load(Ordering::Relaxed) {
         let messages: Vec<Value> =
-            (0..BATCH).map(|at| message(&name, number + at as u64)).collect();
+            (0..BATCH).map(|at| message(&name, keys, number + at as u64)).collect();
         number += BATCH as u64;
         let asked = Instant::now();
         let made = wire.json(&post("/v1/produce/batch", &json!({ "messages": messages }))).await?;
@@ -133,9 +146,13 @@ async fn work(mut wire: Wire, name: String, tally: Arc<Tally>) -> anyhow::Result
     Ok(())
 }
 
-fn message(worker: &str, number: u64) -> Value {
+fn message(worker: &str, keys: Keys, number: u64) -> Value {
+    let key = match keys {
+        Keys::Many => format!("key-{}", number % 997),
+        Keys::None => String::new(),
+    };
     json!({
-        "topic": TOPIC, "key": format!("key-{}", number % 997), "value": "v".repeat(VALUE_BYTES),
+        "topic": TOPIC, "key": key, "value": "v".repeat(VALUE_BYTES),
         "envelope": { "idempotency_key": format!("{worker}-{number}") },
     })
 }

@@ -1,4 +1,4 @@
-//! `bench backlog|bloat|edge|growth|http|hostile|ledger|postgres DRIFTQ [ARGUMENT]`: measures costs
+//! `bench backlog|bloat|edge|growth|http|hostile|ledger|partitions|postgres DRIFTQ [ARGUMENT]`: measures costs
 //! and limits of the server, each against a required minimum or maximum.
 //!
 //! The sides of a comparison run in turns in the same run, so that noise of the machine affects
@@ -24,6 +24,7 @@ mod lifecycle_load;
 mod load;
 mod mutate;
 mod openapi;
+mod partitions;
 mod postgres;
 mod server;
 mod single;
@@ -40,8 +41,7 @@ use anyhow::Context as _;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str =
-    "usage: bench backlog|bloat|edge|growth|http|hostile|ledger|postgres DRIFTQ [PART|SEED]";
+const USAGE: &str = "usage: bench backlog|bloat|edge|growth|http|hostile|ledger|partitions|postgres DRIFTQ [PART|SEED]";
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
@@ -62,6 +62,7 @@ fn main() -> anyhow::Result<ExitCode> {
             "bloat" => bloat::run(&driftq).await,
             "edge" => edge::run(&driftq).await,
             "growth" => growth::run(&driftq).await,
+            "partitions" => partitions::run(&driftq).await,
             "postgres" => postgres::run(&driftq).await,
             "ledger" => ledger::run(&driftq).await,
             "hostile" => {

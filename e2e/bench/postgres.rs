@@ -13,7 +13,7 @@ use driftq_storage::{Answer, Engine, Ownership};
 use tokio::runtime::Handle;
 
 use crate::baseline_pg::BaselineWriter;
-use crate::lifecycle_load::{Life, create};
+use crate::lifecycle_load::{Keys, Life, PARTITIONS, create};
 use crate::server::{Server, Side};
 use crate::verdict::{Verdict, median};
 
@@ -161,8 +161,8 @@ async fn nodes(driftq: &str, database: &Cluster, verdict: &mut Verdict) -> anyho
     let (one, two) = (another(database, "one").await?, another(database, "two").await?);
     let alone = [Server::start(side(&one)).await?];
     let both = [Server::start(side(&two)).await?, Server::start(side(&two)).await?];
-    create(alone[0].address).await?;
-    create(both[0].address).await?;
+    create(alone[0].address, PARTITIONS).await?;
+    create(both[0].address, PARTITIONS).await?;
     tokio::time::sleep(SETTLE_DOWN).await;
     let mut ratios = Vec::new();
     for round in 0..=ROUNDS {
@@ -179,7 +179,7 @@ async fn nodes(driftq: &str, database: &Cluster, verdict: &mut Verdict) -> anyho
 
 async fn lives(servers: &[Server]) -> anyhow::Result<f64> {
     let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
-    let life = Life::start(&addresses, WORKERS).await?;
+    let life = Life::start(&addresses, WORKERS, Keys::Many).await?;
     // Warm-up.
     life.go_on(Duration::from_secs(2)).await?;
     let window = life.window(WINDOW).await?;

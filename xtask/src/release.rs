@@ -51,6 +51,7 @@ const STAGES: &[&str] = &[
     "edge",
     "hostile",
     "bench-http",
+    "bench-partitions",
     "bench-ledger",
     "bench-pg",
     "growth",

@@ -375,6 +375,14 @@ pub enum Sweep {
     Pointers { topic: TopicId, of: u8 },
 }
 
+/// Where the last message without a key was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnkeyedTurn {
+    pub(crate) partition: u32,
+    /// Its request, if the request has several messages.
+    pub(crate) request: Option<u64>,
+}
+
 /// Parts of a topic's pointers, by the first bits of their hashes. One commit deletes one part.
 pub(crate) const POINTER_PARTS: u8 = 16;
 
@@ -411,8 +419,8 @@ pub enum VolatileChange {
     Starved { group: GroupId, lane: Lane },
     /// A lane has fresh messages, but its group may open no more.
     GroupFull { group: GroupId, lane: Lane },
-    /// Partition of the next message without a key.
-    UnkeyedTurn { topic: TopicId, turn: u32 },
+    /// Where a message without a key was stored.
+    Unkeyed { topic: TopicId, last: UnkeyedTurn },
     /// Whether the storage is nearly full and new data is rejected.
     StorageLow(bool),
     /// When the message at `offset`, the next one of a cursor, was stored.

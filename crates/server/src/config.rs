@@ -106,6 +106,9 @@ pub struct Config {
     pub min_free_bytes: u64,
     /// Default settings of topics.
     pub defaults: Settings,
+    /// The setting `unkeyed` of new topics. [`Unkeyed::First`] is not stored, because a topic
+    /// without the setting has it.
+    pub unkeyed_of_new_topics: Unkeyed,
     /// Whether requests with fields that DriftQ-Core v1 does not have are rejected.
     pub is_v1: bool,
     /// Number of shards, fixed when the storage is created. Defaults to 64 on PostgreSQL and to 1
@@ -153,6 +156,7 @@ impl Config {
             min_free_bytes: MIN_FREE_BYTES,
             is_v1: false,
             defaults: Settings::default(),
+            unkeyed_of_new_topics: Unkeyed::Spread,
             shards: None,
             advertise: None,
             metrics_listen: None,

@@ -18,6 +18,7 @@ use crate::budget::{self, Budget};
 use crate::clock::{ClockWatch, NodeClock};
 use crate::cluster::PendingMember;
 use crate::config::TlsFiles;
+use crate::config::Unkeyed;
 use crate::config::{Config, EngineConfig};
 use crate::disk_space::Watch;
 use crate::http::{
@@ -112,6 +113,8 @@ impl Server {
             shards: identity.shards,
             restore: identity.restore,
             defaults: config.defaults.clone(),
+            unkeyed_of_new_topics: (config.unkeyed_of_new_topics == Unkeyed::Spread)
+                .then_some(Unkeyed::Spread),
             value_bytes_max: config.value_bytes,
             read_ahead_bytes: budget.read_ahead_bytes(identity.shards),
             ..ShardConfig::default()

@@ -153,6 +153,7 @@ impl<E: Engine> Bench<E> {
             trace: None,
             seen: None,
             routed: None,
+            request: None,
         })));
     }
 

@@ -134,6 +134,7 @@ impl World {
             trace: None,
             seen: None,
             routed: None,
+            request: None,
         };
         self.facts.requested.insert(body, told.topic.clone());
         (told, produce)

@@ -12,6 +12,7 @@ use driftq_core::view::{CursorView, GroupView};
 use driftq_core::{
     Batch, CallError, Clock, Command, CommandResult, Format, Input, NodeId, Output, Pipeline,
     PipelineConfig, Recovered, Release, Reply, Session, ShardConfig, ShardId, Ticket, Timestamp,
+    Unkeyed,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Ownership, RecoverError, recover};
@@ -90,6 +91,7 @@ impl World {
             shard,
             shards,
             restore,
+            unkeyed_of_new_topics: Some(Unkeyed::Spread),
             retry_reads_max: 2,
             open_max,
             ..ShardConfig::default()

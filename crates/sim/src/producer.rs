@@ -195,6 +195,7 @@ impl World {
             trace: None,
             seen: None,
             routed: None,
+            request: None,
         };
         let shard = shard_of_topic("default", &topic, self.nodes.len() as u32);
         self.set_remote_topics(shard, &mut produce);

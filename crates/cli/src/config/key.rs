@@ -73,7 +73,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("defaults.dedupe_compare", "key|content", "What a message with a known idempotency key is compared by: the key alone, or also key, value, target_topic and partition_override", |t| &mut t.defaults.settings.dedupe_compare),
     key("defaults.effect_ttl_ms", "MS", "For effects begun with a lease token and without ttl_ms: time for which their outcome is kept, between one minute and one year", |t| &mut t.defaults.settings.effect_ttl_ms),
     key("defaults.on_doubt", "retry|probe|park|none", "For effects begun with a lease token and without on_doubt: the policy if they are in doubt", |t| &mut t.defaults.settings.on_doubt),
-    key("defaults.unkeyed", "first|spread", "Partition of messages without a key: always the first, or each in turn", |t| &mut t.defaults.unkeyed),
+    key("defaults.unkeyed", "first|spread", "Setting unkeyed of new topics, stored with them. Messages without a key go to the first partition, or each request to the next one. The profile v1 uses first", |t| &mut t.defaults.unkeyed),
     key("defaults.require_token", YES_OR_NO, "Reject settling without a lease token", |t| &mut t.defaults.settings.require_token),
     key("defaults.auto_create_groups", YES_OR_NO, "Create a missing group when a consumer names it", |t| &mut t.defaults.settings.auto_create_groups.0),
     key("defaults.group_idle_ms", "MS|none", "Time after which a group without consumers is deleted, unless it is paused; between one minute and one year; none: never", |t| &mut t.defaults.settings.group_idle_ms),
@@ -218,7 +218,7 @@ impl Default for RawConfig {
             defaults: Defaults {
                 profile: None,
                 settings: server.defaults.clone(),
-                unkeyed: Unkeyed::First,
+                unkeyed: Unkeyed::Spread,
             },
             server,
         }
@@ -251,12 +251,12 @@ impl RawConfig {
             (Some(_), None) => return Err(without("tls_key_file", "tls_cert_file")),
             (None, Some(_)) => return Err(without("tls_cert_file", "tls_key_file")),
         };
-        let unkeyed = match self.defaults.unkeyed {
+        let unkeyed_of_new_topics = match self.defaults.unkeyed {
             Unkeyed::First => driftq_server::config::Unkeyed::First,
             Unkeyed::Spread => driftq_server::config::Unkeyed::Spread,
         };
         let is_v1 = self.defaults.profile.is_some();
-        let mut defaults = Settings { unkeyed, ..self.defaults.settings };
+        let mut defaults = self.defaults.settings;
         if is_v1 {
             // The profile counts messages until they are acked, so it sets both limits to the same.
             defaults.max_open = defaults.max_open.max(defaults.max_in_flight);
@@ -267,6 +267,7 @@ impl RawConfig {
             tls,
             is_v1,
             defaults,
+            unkeyed_of_new_topics,
             commit: crate::version::COMMIT,
             ..self.server
         };
@@ -310,9 +311,9 @@ impl<T: Serialize + DeserializeOwned> Slot for T {
 impl Slot for Defaults {
     fn put(&mut self, given: &str) -> bool {
         let is_one = self.profile.put(given);
-        self.settings = match self.profile {
-            Some(Profile::V1) => v1_defaults(),
-            None => Config::local(EngineConfig::Memory).defaults,
+        (self.settings, self.unkeyed) = match self.profile {
+            Some(Profile::V1) => (v1_defaults(), Unkeyed::First),
+            None => (Config::local(EngineConfig::Memory).defaults, Unkeyed::Spread),
         };
         is_one
     }

@@ -76,6 +76,7 @@ fn a_profile_sets_values_that_are_not_given() {
         defaults.dedupe_ttl_ms  600000  profile v1
         defaults.dedupe_compare  key  profile v1
         defaults.effect_ttl_ms  600000  profile v1
+        defaults.unkeyed  first  profile v1
         $ driftq config --profile none | grep -E 'profile|lease_ms|in_flight'
         cluster.lease_ms  10000  default
         defaults.profile  none  --profile
@@ -161,7 +162,7 @@ fn the_api_key_is_never_printed() {
         api_key_file  key.txt  --api-key-file
         tls_key_file  none  default
         metrics_listen  none  default
-        defaults.unkeyed  first  default
+        defaults.unkeyed  spread  default
         $ driftq config --api-key-file key.txt -o json | grep -c secret
         0
         [1]

@@ -66,6 +66,7 @@ impl Outgoing {
             trace: self.trace.clone(),
             seen: None,
             routed: self.routed,
+            request: None,
         }
     }
 }

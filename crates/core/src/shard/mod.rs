@@ -32,7 +32,7 @@ use crate::pack::Damaged;
 use crate::read_view::{PageRun, PrefetchResult, ReadView, missing};
 use crate::refusal::Decided;
 use crate::row::MarkKind;
-use crate::settings::Settings;
+use crate::settings::{Settings, Unkeyed};
 use crate::time::Timestamp;
 
 pub use state::image::Image;
@@ -64,6 +64,8 @@ pub struct ShardConfig {
     pub restore: u32,
     /// Settings that topics use by default.
     pub defaults: Settings,
+    /// The setting `unkeyed` that a new topic stores if its creator names none.
+    pub unkeyed_of_new_topics: Option<Unkeyed>,
     /// Bytes of the largest message value.
     pub value_bytes_max: usize,
     /// Retries whose message may be read at the same time.
@@ -104,6 +106,7 @@ impl Default for ShardConfig {
             shards: 1,
             restore: 0,
             defaults: Settings::default(),
+            unkeyed_of_new_topics: None,
             value_bytes_max: crate::limits::VALUE_BYTES_DEFAULT,
             retry_reads_max: crate::limits::RETRY_READS_MAX,
             open_max: crate::limits::SHARD_OPEN_MAX,

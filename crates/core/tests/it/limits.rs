@@ -270,6 +270,7 @@ fn a_partial_retry_policy_is_completed_from_the_topic() {
             trace: None,
             seen: None,
             routed: None,
+            request: None,
         })))
     };
     assert_eq!(produce(&mut world, "quick"), "stored 0:0");

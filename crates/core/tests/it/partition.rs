@@ -72,6 +72,22 @@ fn unkeyed_messages_are_spread_over_partitions_if_configured() {
 }
 
 #[test]
+fn unkeyed_messages_of_one_request_are_stored_in_one_partition() {
+    check(expect![[r#"
+        1s topic orders 3 spread => created
+        1s produce orders a request=7 + produce orders b request=7 + produce orders c request=7
+            stored 0:0
+            stored 0:1
+            stored 0:2
+        1s produce orders d request=8 + produce orders e request=8
+            stored 1:0
+            stored 1:1
+        1s produce orders f => stored 2:0
+        1s produce orders g => stored 0:3
+    "#]]);
+}
+
+#[test]
 fn a_rejected_message_does_not_advance_the_rotation() {
     check(expect![[r#"
         1s topic orders 3 spread max_bytes=5 => created

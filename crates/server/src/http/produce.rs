@@ -158,6 +158,7 @@ pub(super) fn message(
         trace,
         seen: None,
         routed: None,
+        request: None,
     })
 }
 
@@ -201,9 +202,11 @@ pub(crate) async fn batch(
     }
     let messages = input.body.messages;
     let trace = trace(&input.headers);
+    let number = Some(fastrand::u64(..));
     let call = |request: Request| {
         let topic = request.topic.clone();
-        Ok((message(&app, request, trace.clone())?, topic))
+        let produce = message(&app, request, trace.clone())?;
+        Ok((Produce { request: number, ..produce }, topic))
     };
     let items = messages.into_iter().map(call).collect();
     let results = bulk::call_each(&app, items, receipt).await;

@@ -8,7 +8,7 @@ use crate::verbs::token;
 #[tokio::test]
 async fn a_full_partition_names_the_group_that_is_behind() {
     let broker = Broker::start().await;
-    broker.topic_with("t", 2, json!({ "max_backlog_messages": 2 })).await;
+    broker.topic_with("t", 2, json!({ "max_backlog_messages": 2, "unkeyed": "first" })).await;
     broker.produce("t", "a").await;
     broker.produce("t", "b").await;
     let one_more = json!({ "topic": "t", "value": "c" });

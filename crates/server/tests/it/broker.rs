@@ -85,6 +85,7 @@ impl Broker {
     pub(crate) async fn v1() -> Broker {
         Broker::with(|config| {
             config.defaults = driftq_server::config::v1_defaults();
+            config.unkeyed_of_new_topics = driftq_server::config::Unkeyed::First;
             config.is_v1 = true;
         })
         .await

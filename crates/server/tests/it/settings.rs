@@ -193,15 +193,31 @@ async fn a_misspelled_group_is_not_created() {
 }
 
 #[tokio::test]
-async fn unkeyed_messages_are_spread_over_partitions_if_configured() {
+async fn each_request_has_its_unkeyed_messages_in_the_next_partition() {
     let broker = Broker::start().await;
-    broker.topic_with("t", 3, json!({ "unkeyed": "spread" })).await;
-    let mut partitions = Vec::new();
-    for _ in 0..6 {
-        partitions.push(broker.produce("t", "x").await["partition"].as_u64().expect("a number"));
+    broker.topic_with("t", 3, json!({})).await;
+    assert_eq!(broker.show("t").await["settings"]["unkeyed"], "spread");
+    assert_eq!(broker.show("t").await["changed_settings"], json!(["unkeyed"]));
+    let message = json!({ "topic": "t", "value": "x" });
+    for expected in [0, 1, 2, 0] {
+        let messages = json!({ "messages": vec![&message; 5] });
+        let produced = broker.post("/v1/produce/batch", messages).await.is(200);
+        for result in produced["results"].as_array().expect("a list") {
+            assert_eq!(result["partition"], expected, "{produced}");
+        }
     }
-    partitions.sort_unstable();
-    assert_eq!(partitions, [0, 0, 1, 1, 2, 2]);
+    assert_eq!(broker.produce("t", "x").await["partition"], 1);
+    assert_eq!(broker.produce("t", "x").await["partition"], 2);
+}
+
+#[tokio::test]
+async fn unkeyed_messages_of_v1_go_to_the_first_partition() {
+    let broker = Broker::v1().await;
+    broker.topic_with("t", 3, json!({})).await;
+    assert_eq!(broker.show("t").await["settings"]["unkeyed"], "first");
+    for _ in 0..2 {
+        assert_eq!(broker.produce("t", "x").await["partition"], 0);
+    }
 }
 
 #[tokio::test]

@@ -152,7 +152,7 @@ async fn a_page_has_1_to_1000_items() {
 async fn a_topic_reports_its_settings_and_contents() {
     let broker = Broker::start().await;
     let before = broker.get("/v1/version").await.is(200);
-    broker.topic_with("orders", 2, json!({ "lease_ms": 60000 })).await;
+    broker.topic_with("orders", 2, json!({ "lease_ms": 60000, "unkeyed": "first" })).await;
     let produce = |key: &str| json!({ "topic": "orders", "key": key, "value": "12345" });
     broker.post("/v1/produce", produce("")).await.is(200);
     broker.post("/v1/produce", produce("")).await.is(200);
@@ -166,7 +166,7 @@ async fn a_topic_reports_its_settings_and_contents() {
     assert!(time(&topic["created_at"]) >= time(&before["started_at"]));
     assert_eq!(topic["name"], "orders");
     assert_eq!(topic["partitions"], 2);
-    assert_eq!(topic["changed_settings"], json!(["lease_ms"]));
+    assert_eq!(topic["changed_settings"], json!(["lease_ms", "unkeyed"]));
     assert_eq!(topic["messages"], 2);
     assert_eq!(topic["bytes"], 10);
     assert_eq!(topic["dead_letters"], 0);

@@ -152,6 +152,7 @@ fn fill(messages: u64) -> Memory {
                 trace: None,
                 seen: None,
                 routed: None,
+                request: None,
             })));
         }
         sent = due;

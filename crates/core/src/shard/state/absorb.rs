@@ -146,7 +146,7 @@ impl Shard {
                 lanes: vec![LaneState::default(); row.partitions as usize],
                 groups: Default::default(),
                 dlq,
-                unkeyed_turn: 0,
+                unkeyed: None,
                 damaged: Default::default(),
                 produced: Default::default(),
             },

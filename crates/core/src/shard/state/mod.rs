@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 use crate::activity::Activity;
 use crate::change::{
     Chore, CursorStart, Entry, EntryState, GroupRow, LaneState, Prefetch, TopicKind, TopicRow,
+    UnkeyedTurn,
 };
 use crate::command::Peer;
 use crate::format::Format;
@@ -43,8 +44,8 @@ pub(crate) struct Topic {
     pub(crate) groups: BTreeMap<Text, GroupId>,
     /// Derived: its dead-letter topic.
     pub(crate) dlq: Option<TopicId>,
-    /// Volatile: partition of the next message without a key.
-    pub(crate) unkeyed_turn: u32,
+    /// Volatile: where the last message without a key was stored, if one was.
+    pub(crate) unkeyed: Option<UnkeyedTurn>,
     /// Volatile: lanes with a page that is damaged or missing.
     pub(crate) damaged: BTreeMap<Lane, Damaged>,
     /// Volatile: messages stored in the last minute.
@@ -52,6 +53,15 @@ pub(crate) struct Topic {
 }
 
 impl Topic {
+    /// Returns the partition of the unkeyed messages of a request, if the topic spreads them.
+    pub(crate) fn turn_of(&self, request: Option<u64>) -> u32 {
+        match self.unkeyed {
+            Some(last) if last.request == request && request.is_some() => last.partition,
+            Some(last) => (last.partition + 1) % self.row.partitions,
+            None => 0,
+        }
+    }
+
     pub(crate) fn lane(&self, lane: Lane) -> &LaneState {
         &self.lanes[lane.index()]
     }

@@ -106,9 +106,9 @@ impl Shard {
             VolatileChange::GroupFull { group, lane } => {
                 self.volatile.full.entry(*group).or_default().insert(*lane);
             }
-            VolatileChange::UnkeyedTurn { topic, turn } => {
+            VolatileChange::Unkeyed { topic, last } => {
                 if let Some(topic) = self.topics.get_mut(topic) {
-                    topic.unkeyed_turn = *turn;
+                    topic.unkeyed = Some(*last);
                 }
             }
             VolatileChange::StorageLow(is_low) => self.volatile.storage_low = *is_low,

@@ -5,6 +5,7 @@ use crate::command::{CreateTopic, Rejection, Reply};
 use crate::id::TopicId;
 use crate::limits::{PARTITIONS_MAX, TOPIC_BYTES_MAX};
 use crate::refusal::Decided;
+use crate::settings::SettingsPatch;
 use crate::shard::context::Context;
 use crate::validate::check_name;
 
@@ -31,13 +32,18 @@ impl Context<'_> {
         }
         self.check_topics()?;
         let topic = TopicId(self.ids);
+        // A topic of one partition has nothing to spread.
+        let unkeyed = self.config.unkeyed_of_new_topics.filter(|_| create.partitions > 1);
         let row = TopicRow {
             id: topic,
             namespace: create.name.namespace.clone(),
             name: create.name.topic.clone(),
             kind: TopicKind::Topic,
             partitions: create.partitions,
-            patch: create.settings.clone(),
+            patch: SettingsPatch {
+                unkeyed: create.settings.unkeyed.or(unkeyed),
+                ..create.settings.clone()
+            },
             created_at: self.now,
             forgot: None,
         };

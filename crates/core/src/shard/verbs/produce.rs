@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::change::{Change, Decision, Lookup, Reads, VolatileChange};
+use crate::change::{Change, Decision, Lookup, Reads, UnkeyedTurn, VolatileChange};
 use crate::command::{Command, Produce, Rejection, Reply, Routed};
 use crate::id::{Lane, ShardId, Text, TopicId};
 use crate::limits::{
@@ -34,7 +34,7 @@ pub(crate) enum Stored {
 pub(crate) struct ProduceBatch {
     /// Number of messages per lane.
     lanes: BTreeMap<(TopicId, Lane), u64>,
-    /// The partition of the next unkeyed message.
+    /// The partition of unkeyed messages.
     turns: BTreeMap<TopicId, u32>,
     /// Claimed idempotency keys with the content, and with the receipt unless another shard stores
     /// the message.
@@ -137,7 +137,7 @@ impl Context<'_> {
             policy.over(&topic.settings.retry_policy).check().map_err(invalid_policy)?;
         }
         let turn = batch.as_ref().and_then(|batch| batch.turns.get(&topic.row.id));
-        let turn = turn.copied().unwrap_or(topic.unkeyed_turn);
+        let turn = turn.copied().unwrap_or_else(|| topic.turn_of(produce.request));
         let (partition, turn) = choose_partition(produce, topic, turn)?;
         if !batch.as_ref().is_some_and(|batch| batch.arrives) {
             check_deadline(self.now, produce)?;
@@ -177,9 +177,10 @@ impl Context<'_> {
         }
         let message = Arc::new(message(self.config.restore, self.now, produce));
         decision.changes.push(Change::Message { topic: topic.row.id, lane, offset, message });
-        decision
-            .volatile
-            .extend(turn.map(|turn| VolatileChange::UnkeyedTurn { topic: topic.row.id, turn }));
+        decision.volatile.extend(turn.map(|partition| VolatileChange::Unkeyed {
+            topic: topic.row.id,
+            last: UnkeyedTurn { partition, request: produce.request },
+        }));
         Ok(Stored::Here(receipt))
     }
 
@@ -300,7 +301,7 @@ pub(crate) fn requested_partition(
     }
 }
 
-/// Returns the partition, and the next turn if the partition was chosen by round-robin.
+/// Returns the partition, and the turn if the message took it.
 fn choose_partition(
     produce: &Produce,
     topic: &Topic,
@@ -315,7 +316,8 @@ fn choose_partition(
     }
     match topic.settings.unkeyed {
         Unkeyed::First => Ok((0, None)),
-        Unkeyed::Spread => Ok((turn % partitions, Some((turn + 1) % partitions))),
+        Unkeyed::Spread if partitions == 1 => Ok((0, None)),
+        Unkeyed::Spread => Ok((turn, Some(turn))),
     }
 }
 

@@ -81,9 +81,9 @@ fn two_messages_with_one_key_in_a_commit_are_one_or_a_conflict() {
         1s commit orders/biller 0:0.1 produce="receipts r idem=k; receipts s idem=k"
             refused: produce[1]: this idempotency key was used for a different message; use a new key for new content
         2s commit orders/biller 0:0.1 produce="receipts r idem=k; receipts r idem=k; receipts s; receipts t; receipts u"
-            committed, receipts 0:0, receipts 0:0 before, receipts 1:0, receipts 2:0, receipts 0:1
+            committed, receipts 0:0, receipts 0:0 before, receipts 0:1, receipts 0:2, receipts 0:3
             orders/biller 0:0 acked
-        3s produce receipts v => stored 1:1
+        3s produce receipts v => stored 1:0
     "#]]);
 }
 
