@@ -16,6 +16,9 @@ def labels_and_dlq_are_rejected(client: Client) -> None:
                      {"dlq": {"topic": "dlq.x"}}):
         answer = client.produce(topic, "v", envelope=envelope)
         equal(answer.status, 400, f"produce with {envelope} ({answer})")
+    known = str(client.produce(topic, "v", envelope={"dlq": "dlq.x"}))
+    check("run_id" in known and "labels" not in known and "headers" not in known,
+          f"a rejection lists only fields that are accepted ({known})")
     with client.consume(topic, "g", "o") as consumer:
         check(consumer.poll(1.0) is None, "a rejected produce must not be delivered")
 

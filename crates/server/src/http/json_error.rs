@@ -6,6 +6,9 @@ use serde_json::error::Category;
 
 use super::api_error::Invalid;
 
+/// The list of known fields follows.
+pub(super) const UNKNOWN_FIELD: &str = "unknown field; known: ";
+
 /// Returns the invalid field and the reason.
 fn json_error(error: &serde_path_to_error::Error<serde_json::Error>) -> Invalid {
     let path = error.path().to_string();
@@ -58,7 +61,7 @@ fn in_words(message: &str) -> String {
     if let Some(rest) = message.strip_prefix("unknown field `") {
         let known = rest.rsplit_once("`, expected ").map_or("none", |(_, known)| known);
         let known = known.strip_prefix("one of ").unwrap_or(known);
-        return format!("unknown field; known: {}", known.replace('`', ""));
+        return format!("{UNKNOWN_FIELD}{}", known.replace('`', ""));
     }
     if let Some(name) = message.strip_prefix("duplicate field ") {
         return format!("{name} is given twice");

@@ -21,6 +21,14 @@ use super::api_error::{ApiError, Invalid, RETRY_AFTER_MS};
 /// The prefetch of a stream that requests none.
 pub(super) const PREFETCH: u32 = CREDIT_MAX;
 
+/// Fields of an envelope that v1 does not have.
+const LATER: [&str; 2] = ["labels", "headers"];
+
+/// Removes the fields that v1 does not have from the list of known ones.
+pub(super) fn known_to_v1(invalid: Invalid) -> Invalid {
+    invalid.map_known(|name| !LATER.contains(&name))
+}
+
 /// Rejects what v1 does not have, and caps the backoff.
 pub(super) fn envelope(envelope: Option<&mut Envelope>) -> Result<(), Invalid> {
     let Some(envelope) = envelope else { return Ok(()) };
