@@ -172,3 +172,23 @@ def max_backoff_caps_the_delay(client: Client) -> None:
             message = consumer.next(60.0)
             delay = message.at - nacked
             check(delay <= 5.0, f"max_backoff_ms is 300, but the retry came after {delay:.2f} s")
+
+
+@holds("V1-429", "V1-430", "V1-431", "V1-432", "V1-433")
+def exhausted_message_goes_to_the_dlq_topic(client: Client) -> None:
+    topic = new_topic(client)
+    envelope = {"tenant_id": "acme", "idempotency_key": "order-77",
+                "retry_policy": {"max_attempts": 2, "backoff_ms": 1, "max_backoff_ms": 1}}
+    equal(client.produce(topic, "v", envelope=envelope).status, 200, "status")
+    with client.consume(f"dlq.{topic}", "g", "o") as dead:
+        with client.consume(topic, "g", "o") as consumer:
+            for _ in range(2):
+                last = consumer.next()
+                equal(consumer.nack(last, reason="db_deadlock").status, 204, "nack")
+            letter = dead.next()
+        origin = letter.fields["dlq"]["origin"]
+        equal((origin["topic"], origin["partition"], origin["offset"]),
+              (topic, last.partition, last.offset), "origin")
+        equal((letter.attempts, letter.last_error), (2, "db_deadlock"), "attempts and last_error")
+        sent = letter.envelope
+        equal((sent["tenant_id"], sent["idempotency_key"]), ("acme", "order-77"), "envelope")

@@ -63,7 +63,14 @@ words! {
     /// The state of a message whose lease has ended.
     StaleLeaseState in "snake_case" { Leased, Waiting, Settled, Dead, Generation, Gone }
     /// What differs from the first request.
-    ConflictField in "snake_case" { Value, Request, Outcome, Commit }
+    ConflictField in "snake_case" {
+        Key, Value,
+        #[serde(rename = "envelope.target_topic")]
+        TargetTopic,
+        #[serde(rename = "envelope.partition_override")]
+        PartitionOverride,
+        Message, Request, Outcome, Commit
+    }
     /// Which limit is reached.
     ExhaustedReason in "snake_case" {
         PartitionBufferFull, PartitionBufferBytesFull, StorageLow, Connections, OutboxFull, Topics, Cursors, Memory,

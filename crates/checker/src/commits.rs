@@ -8,6 +8,7 @@ use crate::ids::{CallId, Column, CommitId, CursorId, EntryId, FastMap, FastSet, 
 use crate::invariant::Invariant::{
     self, AckIsFinal, AtomicCommit, DurableReplies, IdempotentAck, StoredAtMostOnce,
 };
+use crate::repeats::Repeats;
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Outcome, Seen, Send, Step, Timeline};
 
@@ -25,6 +26,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
         done: FastMap::default(),
         decided: FastSet::default(),
         generations: timeline.places.cursors.column(None),
+        repeats: Repeats::new(timeline),
     };
     for moment in &timeline.moments {
         match moment.seen {
@@ -52,6 +54,7 @@ struct Judge<'s, 'a> {
     decided: FastSet<CallId>,
     /// The generation of each cursor, while its topic and group exist.
     generations: Column<CursorId, Option<u64>>,
+    repeats: Repeats,
 }
 
 /// A completed commit.
@@ -140,6 +143,7 @@ impl<'a> Judge<'_, 'a> {
 
     fn step(&mut self, step: &Step<'_>, shown: &mut ReportedCommit) {
         let places = &self.timeline.places;
+        self.repeats.step(self.timeline, step);
         match step {
             Step::Stored(put) => {
                 let body = put.stored.message.body;
@@ -198,8 +202,9 @@ impl<'a> Judge<'_, 'a> {
         }
         for send in &self.timeline.commits[commit].produce {
             let body = send.content.body;
-            // The message may have been stored before under the same key.
-            let was_there = send.identity.is_some() && self.stored.contains_key(&body);
+            // The message, or the one that its key stands for, may have been stored before.
+            let was_there = send.identity.is_some() && self.stored.contains_key(&body)
+                || self.repeats.messages_of(send).next().is_some();
             if !shown.bodies.contains(&body) && !was_there {
                 self.breaks(
                     AtomicCommit,
@@ -267,8 +272,9 @@ impl<'a> Judge<'_, 'a> {
         let labels = &self.timeline.places.labels;
         let is_so = |(send, told): (&Send<'_>, &Option<Name>)| match told {
             Some(id) => {
-                let stored = self.stored.get(&send.content.body);
-                stored.is_some_and(|label| labels.key(*label) == &**id)
+                let stored = self.stored.get(&send.content.body).copied();
+                let mut stored = stored.into_iter().chain(self.repeats.messages_of(send));
+                stored.any(|label| labels.key(label) == &**id)
             }
             None => self.sent.contains(&send.content.body),
         };

@@ -11,6 +11,7 @@ use crate::ids::{CallId, Column, FastMap, LabelId, PositionId};
 use crate::invariant::Invariant::{
     MessageSize, NoLoss, NoPhantom, OnePosition, RejectedIsAbsent, SameContent, StoredAtMostOnce,
 };
+use crate::repeats::Repeats;
 use crate::report::Findings;
 use crate::timeline::{Ask, Letter, Outcome, Put, Seen, Send, Step, Timeline};
 
@@ -26,6 +27,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
         shown: timeline.places.positions.column(None),
         places: timeline.places.labels.column(None),
         n_redrives: 0,
+        repeats: Repeats::new(timeline),
     };
     for moment in &timeline.moments {
         match moment.seen {
@@ -37,6 +39,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
             }
             Seen::Committed(batch) => {
                 for step in timeline.steps_of(&timeline.batches[batch]) {
+                    judge.repeats.step(timeline, step);
                     if let Step::Stored(put) = step {
                         judge.stored(moment.seq, put);
                     }
@@ -57,6 +60,7 @@ struct Judge<'s, 'a> {
     shown: Column<PositionId, Option<ReportedMessage<'a>>>,
     places: Column<LabelId, Option<PositionId>>,
     n_redrives: u32,
+    repeats: Repeats,
 }
 
 /// One logical message.
@@ -139,8 +143,13 @@ impl<'a> Judge<'_, 'a> {
                 format_args!("a message of {size} bytes was accepted; the limit is {SIZE_MAX}"),
             );
         }
-        if self.observed(seq, at, id, send.content) {
-            self.copied(seq, at, send.content);
+        let topic = self.timeline.places.topic_at(at);
+        let content = match self.shown[at] {
+            Some(first) if deduplicated && self.repeats.may_differ(&send, topic) => first.content,
+            _ => send.content,
+        };
+        if self.observed(seq, at, id, content) {
+            self.copied(seq, at, content);
         }
     }
 
@@ -266,8 +275,7 @@ impl<'a> Judge<'_, 'a> {
         let Some(body) = self.bodies.get_mut(&content.body) else {
             return;
         };
-        let (lane, _) = self.timeline.places.positions.key(at);
-        let topic = self.timeline.places.lanes.key(lane).0;
+        let topic = self.timeline.places.topic_at(at);
         if self.timeline.places.names.key(topic).starts_with("dlq.") {
             return;
         }

@@ -5,6 +5,8 @@
 //! window is unknown, so storing a key again is never a violation. But a reply with "deduplicated"
 //! must name a message that was, or may have been, stored with that key.
 //!
+//! In a topic that finds repeats by the key alone, no produce conflicts with another.
+//!
 //! A key whose message goes to another shard is pinned, until a time on the clock of the shard that
 //! pins it. Shards have their own clocks, so for the other shard the pin counts, not the time.
 
@@ -27,6 +29,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
         pinned: FastMap::default(),
         messages: timeline.places.labels.column(None),
         may_have_stored: timeline.places.identities.column(false),
+        dedupes_by_key: timeline.places.names.column(None),
     };
     if timeline.has_facts() {
         for batch in &timeline.batches {
@@ -40,6 +43,10 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
                     }
                     &Step::Pinned { identity, until } => {
                         judge.pinned(batch, identity, until);
+                    }
+                    Step::Set { topic, settings } => {
+                        let always = &mut judge.dedupes_by_key[*topic];
+                        *always = Some(settings.dedupe_by_key && always.unwrap_or(true));
                     }
                     _ => {}
                 }
@@ -63,6 +70,8 @@ struct Judge<'s, 'a> {
     messages: Column<LabelId, Option<Owned>>,
     /// Keys with a produce whose outcome is unknown.
     may_have_stored: Column<IdentityId, bool>,
+    /// Whether a topic has found repeats by the key alone ever since its settings are known.
+    dedupes_by_key: Column<NameId, Option<bool>>,
 }
 
 /// The message that holds a key.
@@ -189,12 +198,30 @@ impl Judge<'_, '_> {
 
     fn answers(&mut self) {
         for call in self.timeline.calls.iter() {
-            if let (Ask::Produce(send), Outcome::Produced { id, deduplicated, .. }) =
-                (call.ask, call.outcome)
-                && (send.identity.is_some() || deduplicated)
-            {
-                self.answer(call.answered, send, id, deduplicated);
+            match (call.ask, call.outcome) {
+                (Ask::Produce(send), Outcome::Produced { id, deduplicated, .. })
+                    if send.identity.is_some() || deduplicated =>
+                {
+                    self.answer(call.answered, send, id, deduplicated);
+                }
+                (Ask::Produce(send), Outcome::Refused { code: "CONFLICT", .. }) => {
+                    self.conflict(call.answered, send);
+                }
+                _ => {}
             }
+        }
+    }
+
+    fn conflict(&mut self, seq: u64, send: Send<'_>) {
+        let Some(identity) = send.identity else { return };
+        // The topic of a pin has its own settings.
+        let goes_elsewhere = send.target.is_some() || self.pins[identity].is_some();
+        if self.dedupes_by_key[send.topic] == Some(true) && !goes_elsewhere {
+            let key = self.timeline.places.identity_text(identity);
+            let detail = format_args!(
+                "a produce with key {key} was rejected as a conflict, but its topic compares keys only"
+            );
+            self.findings.add(Dedupe, seq, detail);
         }
     }
 

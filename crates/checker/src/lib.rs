@@ -31,6 +31,7 @@ mod owners;
 mod pointers;
 mod reading;
 mod redrive;
+mod repeats;
 mod report;
 mod restore;
 mod settles;

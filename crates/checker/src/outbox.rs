@@ -12,6 +12,7 @@ use crate::invariant::Invariant::{
     DeadLetteredOnce, EventualDrain, FaithfulDeadLetter, MonotonicNumbers, NoEarlyDeadLetter,
     NoLoss, NoPhantom, ProducerOrder,
 };
+use crate::repeats::Repeats;
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Commit, Letter, Put, Seen, Send, Step, Timeline};
 
@@ -30,6 +31,7 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
         came_back: FastMap::default(),
         topics_gone: timeline.places.names.column(false),
         dropped: FastSet::default(),
+        repeats: Repeats::new(timeline),
     };
     for moment in &timeline.moments {
         match moment.seen {
@@ -71,6 +73,7 @@ struct Judge<'s, 'a> {
     topics_gone: Column<NameId, bool>,
     /// Dead letters that were deleted.
     dropped: FastSet<LabelId>,
+    repeats: Repeats,
 }
 
 /// The messages of one route.
@@ -103,6 +106,7 @@ impl<'a> Judge<'_, 'a> {
         let steps = self.timeline.steps_of(batch);
         // Facts whose order inside a batch does not matter come first.
         for step in steps {
+            self.repeats.step(self.timeline, step);
             match step {
                 Step::Stored(put) => {
                     self.stored(seq, shard, put);
@@ -202,7 +206,9 @@ impl<'a> Judge<'_, 'a> {
         }
         for (number, going) in way.bodies.range(way.arrived..through) {
             let is_onward = self.numbers.get(&going.body).is_some_and(|(on, _)| on.0 == to);
-            let is_here = self.stored.contains(&going.body) || is_onward;
+            let is_here = self.stored.contains(&going.body)
+                || is_onward
+                || is_repeat(&self.commits, &self.repeats, going.body);
             if !is_here && !way.turned_away.contains(number) {
                 let detail = format_args!(
                     "message {number} from shard {from} to shard {to} was reported as arrived but is not stored there"
@@ -393,4 +399,12 @@ impl<'a> Judge<'_, 'a> {
 
 fn send_of<'a>(commit: &Commit<'a>, body: u64) -> Option<Send<'a>> {
     commit.produce.iter().find(|send| send.content.body == body).copied()
+}
+
+/// Whether the key of a body stands for another message.
+fn is_repeat(commits: &FastMap<u64, &Commit<'_>>, repeats: &Repeats, body: u64) -> bool {
+    let sends = commits.get(&body).into_iter().flat_map(|commit| &commit.produce);
+    sends
+        .filter(|send| send.content.body == body)
+        .any(|send| repeats.messages_of(send).next().is_some())
 }

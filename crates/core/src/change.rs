@@ -379,8 +379,7 @@ pub enum Sweep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnkeyedTurn {
     pub(crate) partition: u32,
-    /// Its request, if the request has several messages.
-    pub(crate) request: Option<u64>,
+    pub(crate) batch: BatchNo,
 }
 
 /// Parts of a topic's pointers, by the first bits of their hashes. One commit deletes one part.
@@ -499,4 +498,16 @@ pub struct Delivery {
     pub last_error: Text,
     /// The message.
     pub message: Arc<Message>,
+}
+
+impl Delivery {
+    /// The attempts that a consumer sees: of a dead letter, those before its death.
+    pub fn attempts(&self) -> u32 {
+        self.message.death.as_deref().map_or(self.spent, |death| death.attempts)
+    }
+
+    /// The error that a consumer sees: of a dead letter, the one that it died of.
+    pub fn last_error(&self) -> &str {
+        self.message.death.as_deref().map_or(&self.last_error, |death| &death.last_error)
+    }
 }

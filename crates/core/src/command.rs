@@ -47,7 +47,7 @@ pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedLease, PeekedMessage};
 pub use place::{CommandTarget, merge_replies};
 pub use pointer::{ListPointers, Pointer, PointerName, PointerQuery, Pointers, SetPointer};
 pub use produce::{Produce, Routed, RoutedKey, Seen};
-pub use rejection::{Full, Missing, Rejection, Stale};
+pub use rejection::{ContentField, Full, Missing, Rejection, Stale};
 
 impl Command {
     /// Returns the command without the act that it belongs to.

@@ -333,6 +333,7 @@ impl Pipeline {
     /// Decides a batch. Returns None if it has no changes, replies or actions.
     fn decide_batch(&mut self) -> Option<(Arc<Batch>, Vec<Write>)> {
         let mut open = OpenBatch::new(self.last.next(), self.now, self.changes_last);
+        self.shard.begin_batch(open.batch.no);
         if !self.is_closing {
             let soon = self.shard.wake(self.now);
             soon.into_iter().for_each(|want| self.asking.push(Requester::Dispatch(want)));

@@ -8,12 +8,17 @@ const DEAD_LETTERS: &str = "dlq.";
 
 /// Returns the shard of a topic, its groups and its messages.
 pub fn shard_of_topic(namespace: &str, topic: &str, shards: u32) -> ShardId {
-    shard_of(&[namespace, topic.strip_prefix(DEAD_LETTERS).unwrap_or(topic)], shards)
+    shard_of(&[namespace, source_of(topic).unwrap_or(topic)], shards)
 }
 
 /// Whether a topic is a dead-letter topic.
 pub(crate) fn is_dead_letters(topic: &str) -> bool {
-    topic.starts_with(DEAD_LETTERS)
+    source_of(topic).is_some()
+}
+
+/// Returns the name of the topic whose dead letters the named topic keeps.
+pub(crate) fn source_of(topic: &str) -> Option<&str> {
+    topic.strip_prefix(DEAD_LETTERS)
 }
 
 /// Returns the shard of an effect that belongs to no delivery.

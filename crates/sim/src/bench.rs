@@ -153,7 +153,6 @@ impl<E: Engine> Bench<E> {
             trace: None,
             seen: None,
             routed: None,
-            request: None,
         })));
     }
 

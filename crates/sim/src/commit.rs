@@ -134,7 +134,6 @@ impl World {
             trace: None,
             seen: None,
             routed: None,
-            request: None,
         };
         self.facts.requested.insert(body, told.topic.clone());
         (told, produce)

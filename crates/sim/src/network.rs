@@ -64,7 +64,7 @@ impl World {
 
     fn saw_rejection(&mut self, rejection: &Rejection) {
         let state = match rejection {
-            Rejection::KeyConflict => "key conflict refused",
+            Rejection::KeyConflict | Rejection::KeyConflictIn { .. } => "key conflict refused",
             Rejection::Exhausted { full: Full::Messages(_), .. } => "backlog full: messages",
             Rejection::Exhausted { full: Full::Bytes(_), .. } => "backlog full: bytes",
             Rejection::StaleLease { state, .. } => {
@@ -289,6 +289,7 @@ fn code(rejection: &Rejection) -> (Name, Option<Name>) {
         Rejection::InProgress { .. } => plain("IN_PROGRESS"),
         Rejection::Parked { .. } => plain("IN_DOUBT"),
         Rejection::KeyConflict
+        | Rejection::KeyConflictIn { .. }
         | Rejection::RequestConflict
         | Rejection::OutcomeConflict
         | Rejection::CommitConflict => plain("CONFLICT"),

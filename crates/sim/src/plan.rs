@@ -1,6 +1,6 @@
 //! Parameters that a seed chooses before the run: topics, settings, and the shape of the run.
 
-use driftq_core::{RetryPolicy, SettingsPatch};
+use driftq_core::{DedupeCompare, RetryPolicy, SettingsPatch};
 
 /// When faults end and everything must drain.
 pub(crate) const HEAL_AT_MS: u64 = 540_000;
@@ -136,6 +136,7 @@ pub(crate) fn topics(rng: &mut fastrand::Rng, shape: Shape) -> Vec<TopicPlan> {
             settings: SettingsPatch {
                 max_backlog_bytes: Some(rng.u64(200..2_000)),
                 retention_bytes: Some(rng.u64(0..4_000)),
+                dedupe_compare: rng.bool().then_some(DedupeCompare::Key),
                 ..common
             },
             groups: &["auditor"],

@@ -195,7 +195,6 @@ impl World {
             trace: None,
             seen: None,
             routed: None,
-            request: None,
         };
         let shard = shard_of_topic("default", &topic, self.nodes.len() as u32);
         self.set_remote_topics(shard, &mut produce);
@@ -226,7 +225,7 @@ impl World {
         let deaths = self.faults.deaths;
         if let Outcome::Refused(rejection) = &outcome
             && sent.idem.is_some()
-            && !matches!(rejection, Rejection::KeyConflict)
+            && !matches!(rejection, Rejection::KeyConflict | Rejection::KeyConflictIn { .. })
         {
             let rejected = &mut producer(self, client).rejected;
             rejected.truncate(8);
@@ -240,6 +239,14 @@ impl World {
                     if deaths > sent.deaths {
                         self.stats.saw("dedupe hit after crash");
                     }
+                }
+                let used = &mut producer(self, client).used_keys;
+                let is_other = |used: &Sent| {
+                    (&used.idem, &used.tenant) == (&sent.idem, &sent.tenant)
+                        && used.body != sent.body
+                };
+                if receipt.deduplicated && used.iter().any(is_other) {
+                    self.stats.saw("repeat with other content");
                 }
                 let used = &mut producer(self, client).used_keys;
                 if sent.idem.is_some() && !receipt.deduplicated && used.len() < REMEMBERED {

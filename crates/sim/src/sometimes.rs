@@ -83,6 +83,7 @@ pub(crate) const SOMETIMES: &[&str] = &[
     "id from before a restore presented",
     "join by a worker that has left",
     "key conflict refused",
+    "repeat with other content",
     "key found in its last millisecond",
     "key free in its first millisecond",
     "key of a rejected message used again",

@@ -31,6 +31,8 @@ pub struct Settings {
     pub dlq_retention_ms: Option<u64>,
     /// How long a group without consumers is kept; `None` = until it is deleted.
     pub group_idle_ms: Option<u64>,
+    /// Whether a repeat is found by its key alone, whatever its content.
+    pub dedupe_by_key: bool,
     /// All settings, as text that a reader is shown.
     pub text: Name,
 }

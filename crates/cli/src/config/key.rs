@@ -73,7 +73,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("defaults.dedupe_compare", "key|content", "What a message with a known idempotency key is compared by: the key alone, or also key, value, target_topic and partition_override", |t| &mut t.defaults.settings.dedupe_compare),
     key("defaults.effect_ttl_ms", "MS", "For effects begun with a lease token and without ttl_ms: time for which their outcome is kept, between one minute and one year", |t| &mut t.defaults.settings.effect_ttl_ms),
     key("defaults.on_doubt", "retry|probe|park|none", "For effects begun with a lease token and without on_doubt: the policy if they are in doubt", |t| &mut t.defaults.settings.on_doubt),
-    key("defaults.unkeyed", "first|spread", "Setting unkeyed of new topics, stored with them. Messages without a key go to the first partition, or each request to the next one. The profile v1 uses first", |t| &mut t.defaults.unkeyed),
+    key("defaults.unkeyed", "first|spread", "Setting unkeyed of new topics, stored with them. Messages without a key go to the first partition, or each commit to the next one. The profile v1 uses first", |t| &mut t.defaults.unkeyed),
     key("defaults.require_token", YES_OR_NO, "Reject settling without a lease token", |t| &mut t.defaults.settings.require_token),
     key("defaults.auto_create_groups", YES_OR_NO, "Create a missing group when a consumer names it", |t| &mut t.defaults.settings.auto_create_groups.0),
     key("defaults.group_idle_ms", "MS|none", "Time after which a group without consumers is deleted, unless it is paused; between one minute and one year; none: never", |t| &mut t.defaults.settings.group_idle_ms),

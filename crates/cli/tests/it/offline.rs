@@ -72,7 +72,7 @@ fn a_data_directory_is_inspected_verified_copied_and_served_again() {
         ! For more information, try '--help'.
         [2]
         $ driftq shard dump --data data --table record -o ndjson | sed -E 's/"(hash|bucket|expires)":[^,]*/"\1":SOME/g'
-        {"body":{"packed_bytes":54},"bucket":SOME,"expires":SOME,"hash":SOME,"kind":1,"table":"record"}
+        {"body":{"packed_bytes":62},"bucket":SOME,"expires":SOME,"hash":SOME,"kind":1,"table":"record"}
         $ driftq shard dump --data data --limit 0
         $ mkdir restored && cp backup.db restored/driftq.db
     "#]]);

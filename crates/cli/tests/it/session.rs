@@ -81,7 +81,7 @@ fn messages_are_produced_and_consumed() {
         $ driftq produce orders 'pay 12' --idempotency-key order-77
         m_1 in partition 0 at offset 0 (already stored)
         $ driftq produce orders 'pay 13' --idempotency-key order-77
-        ! error: this idempotency key was used for a different message; use a new key for new content (CONFLICT, 422)
+        ! error: this idempotency key was used for a different message: value differs; use a new key for new content (CONFLICT, 422)
         [4]
         $ driftq produce nowhere 'pay 12'
         ! error: the topic does not exist; create it with: driftq topic create <topic> (NOT_FOUND, 404)

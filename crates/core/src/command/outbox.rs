@@ -66,7 +66,6 @@ impl Outgoing {
             trace: self.trace.clone(),
             seen: None,
             routed: self.routed,
-            request: None,
         }
     }
 }

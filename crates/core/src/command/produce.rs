@@ -27,10 +27,6 @@ pub struct Produce {
     pub seen: Option<Seen>,
     /// Where it was produced, if another shard has routed it here.
     pub routed: Option<Routed>,
-    /// The number of its request, if the request has several messages. Unkeyed messages of one
-    /// request go to one partition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<u64>,
 }
 
 /// What a sender has read about topics that the deciding shard cannot see. It may be out of date.

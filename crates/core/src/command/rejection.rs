@@ -79,6 +79,39 @@ impl Missing {
     }
 }
 
+/// A field that a repeated message has in common with the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContentField {
+    /// The key.
+    Key,
+    /// The value.
+    Value,
+    /// The target topic in the envelope.
+    TargetTopic,
+    /// The partition in the envelope.
+    PartitionOverride,
+}
+
+impl ContentField {
+    /// All fields, in the order of their stored hashes.
+    pub const ALL: [ContentField; 4] = [
+        ContentField::Key,
+        ContentField::Value,
+        ContentField::TargetTopic,
+        ContentField::PartitionOverride,
+    ];
+
+    /// Returns its path in a request.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ContentField::Key => "key",
+            ContentField::Value => "value",
+            ContentField::TargetTopic => "envelope.target_topic",
+            ContentField::PartitionOverride => "envelope.partition_override",
+        }
+    }
+}
+
 /// A limit that is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their names say")]
@@ -157,6 +190,11 @@ pub enum Rejection {
     TooLarge { field: Cow<'static, str>, limit: u64, size: u64 },
     #[error("this idempotency key was used for a different message; use a new key for new content")]
     KeyConflict,
+    #[error(
+        "this idempotency key was used for a different message: {} differs; use a new key for new content",
+        .field.as_str()
+    )]
+    KeyConflictIn { field: ContentField },
     #[error("a limit is reached; retry later")]
     Exhausted { full: Full, retry_after_ms: u64 },
     /// Deciding the command panicked, which is a bug. Nothing was changed.

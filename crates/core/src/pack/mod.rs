@@ -104,13 +104,24 @@ pub(crate) fn open<T: DeserializeOwned>(row: &Row) -> Result<T, Damaged> {
     }
 }
 
-/// Unpacks a value that has the same fields in both versions. Returns the version too.
-pub(crate) fn open_either<T: DeserializeOwned>(row: &Row) -> Result<(u8, T), Damaged> {
+/// Unpacks a value with the addition that version 2 has.
+pub(crate) fn open_with<T: DeserializeOwned, A: DeserializeOwned>(
+    row: &Row,
+) -> Result<(T, Option<A>), Damaged> {
     let damaged = |why| Damaged::of(&row.key, why);
     match unseal(&row.body).map_err(damaged)? {
-        (version @ (V1 | V2), packed) => Ok((version, content(packed).map_err(damaged)?)),
+        (V1, packed) => Ok((content(packed).map_err(damaged)?, None)),
+        (V2, packed) => {
+            let (value, addition) = content(packed).map_err(damaged)?;
+            Ok((value, Some(addition)))
+        }
         _ => Err(damaged(UNKNOWN_VERSION)),
     }
+}
+
+/// Packs a value with an addition, as version 2.
+pub(crate) fn seal_with<T: Serialize, A: Serialize>(value: &T, addition: &A) -> Bytes {
+    seal_as(V2, &(value, addition))
 }
 
 fn content<T: DeserializeOwned>(packed: &[u8]) -> Result<T, &'static str> {
@@ -166,6 +177,13 @@ pub(crate) fn fingerprint<T: Serialize>(value: &T) -> [u8; 16] {
     let bytes = postcard::to_stdvec(value).expect("plain values can be packed");
     let hash = blake3::hash(&bytes);
     hash.as_bytes()[..16].try_into().expect("a hash has 32 bytes")
+}
+
+/// A hash that tells which of several values differs. It is too short to tell that two are equal.
+pub(crate) fn short_hash<T: Serialize>(value: &T) -> [u8; 2] {
+    let bytes = postcard::to_stdvec(value).expect("plain values can be packed");
+    let [low, high, ..] = crc32c::crc32c(&bytes).to_le_bytes();
+    [low, high]
 }
 
 /// Returns the row that a change writes or deletes, if deciding looks it up and it can be packed

@@ -26,7 +26,7 @@ use crate::audit::Tip;
 use crate::change::{Change, Chore, Decision, Garbage, Lookup, Prefetch, Reads};
 use crate::command::{Command, LeaseId, Missing, Rejection, Reply, TopicName};
 use crate::format::Format;
-use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
+use crate::id::{BatchNo, GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
 use crate::limits::{EXPIRE_EVERY_MS, LEASE_EXPIRY_MAX};
 use crate::pack::Damaged;
 use crate::read_view::{PageRun, PrefetchResult, ReadView, missing};
@@ -530,6 +530,11 @@ impl Shard {
     /// Returns the bytes of messages in memory.
     pub fn cached_bytes(&self) -> usize {
         self.volatile.cache.bytes()
+    }
+
+    /// Begins a batch. All its changes are committed together.
+    pub(crate) fn begin_batch(&mut self, no: BatchNo) {
+        self.volatile.batch = no;
     }
 
     /// Sets the newest format that all nodes read. Rows are stored in no newer one.

@@ -177,6 +177,61 @@ fn a_message_that_is_not_in_memory_can_be_dead_lettered() {
 }
 
 #[test]
+fn the_topic_of_dead_letters_exists_as_soon_as_its_source() {
+    check(expect![[r#"
+        1s topic dlq.orders 2 => refused: name: must not start with dlq. or sys.
+        1s topic orders 2 => created
+        2s topic dlq.orders 3
+            refused: the topic already exists with different partitions or settings
+        2s topic dlq.orders 2 => exists
+        3s topic dlq.orders 2 => exists
+        4s topic dlq.dlq.orders 2 => refused: name: must not start with dlq. or sys.
+        5s join a orders/biller => joined
+        6s produce orders hello
+            stored 0:0
+            a gets orders/biller 0:0.1 "hello" spent 1 until 36s
+        7s bury orders/biller 0:0.1 reason="no card"
+            ok
+            dead letter 0:0 rejected after 1 of biller, "no card"
+            orders/biller 0:0 dead
+        8s topics default
+            dlq.orders (dead letters) 0..1 (5 bytes), 0..0 (0 bytes), dead 0, groups []; orders 0..1 (5 bytes), 0..0 (0 bytes), dead 1, groups ["biller"]
+        9s crash
+        9s topic dlq.orders 2 => exists
+    "#]]);
+}
+
+#[test]
+fn a_reader_of_dead_letters_may_come_before_the_first() {
+    check(expect![[r#"
+        1s topic orders 2 => created
+        2s group dlq.orders/auditor => created
+        3s join c dlq.invoices/mender => refused: no such topic
+        4s join m dlq.orders/mender => joined
+        5s view dlq.orders
+            dlq.orders (dead letters) 0..0 (0 bytes), 0..0 (0 bytes), dead 0, groups ["auditor", "mender"]
+        6s join a orders/biller => joined
+        7s produce orders hello p=1
+            stored 1:0
+            a gets orders/biller 1:0.1 "hello" spent 1 until 37s
+        8s nack orders/biller 1:0.1 delay=1s
+            ok
+            orders/biller 1:0 nacked, due 9s
+        10s bury orders/biller 1:0.2 reason="no card"
+            a gets orders/biller 1:0.2 "hello" spent 2 until 39s after "nack"
+            ok
+            dead letter 1:0 rejected after 2 of biller, "no card"
+            orders/biller 1:0 dead
+            m gets dlq.orders/mender 1:0.1 "hello" spent 2 until 40s after "no card"
+        11s nack dlq.orders/mender 1:0.1 delay=1s reason="no luck"
+            ok
+            dlq.orders/mender 1:0 nacked, due 12s
+        13s crash => m gets dlq.orders/mender 1:0.2 "hello" spent 2 until 42s after "no card"
+        14s join m dlq.orders/mender => joined
+    "#]]);
+}
+
+#[test]
 fn the_first_dead_letter_creates_a_dlq_topic_with_equal_partitions() {
     check(expect![[r#"
         1s topic orders 3 => created
@@ -206,7 +261,7 @@ fn the_first_dead_letter_creates_a_dlq_topic_with_equal_partitions() {
             dlq.orders (dead letters) 0..1 (2 bytes), 0..0 (0 bytes), 0..2 (4 bytes), dead 0, groups []
         5s view orders
             orders 0..1 (2 bytes), 0..0 (0 bytes), 0..2 (4 bytes), dead 3, groups ["biller"]
-        6s topic dlq.orders 3 => refused: name: must not start with dlq. or sys.
+        6s topic dlq.orders 3 => exists
     "#]]);
 }
 
@@ -304,18 +359,18 @@ fn a_dead_letter_that_fails_is_retried_forever_at_the_longest_backoff() {
             orders/biller 0:0 dead
         3s join b dlq.orders/clerk lease=10s
             joined
-            b gets dlq.orders/clerk 0:0.1 "hello" spent 1 until 13s
+            b gets dlq.orders/clerk 0:0.1 "hello" spent 1 until 13s after "nack"
         4s nack dlq.orders/clerk 0:0.1
             ok
             dlq.orders/clerk 0:0 nacked, due 604s
         605s bury dlq.orders/clerk 0:0.2
-            b gets dlq.orders/clerk 0:0.2 "hello" spent 2 until 614s after "nack"
+            b gets dlq.orders/clerk 0:0.2 "hello" spent 1 until 614s after "nack"
             ok
             dlq.orders/clerk 0:0 nacked, due 1205s
         2000s wait
-            b gets dlq.orders/clerk 0:0.3 "hello" spent 3 until 1215s after "nack"
+            b gets dlq.orders/clerk 0:0.3 "hello" spent 1 until 1215s after "nack"
             dlq.orders/clerk 0:0 expired, due 1815s
-            b gets dlq.orders/clerk 0:0.4 "hello" spent 4 until 1825s after "ack_timeout"
+            b gets dlq.orders/clerk 0:0.4 "hello" spent 1 until 1825s after "nack"
             dlq.orders/clerk 0:0 expired, due 2425s
         2001s view dlq.orders/clerk
             next 1 of 1, committed -1, backlog 1, leased 0, waiting 1 (first 2425s), nothing_new
@@ -333,7 +388,7 @@ fn a_dead_letter_is_delivered_after_its_deadline() {
             dead letter 0:0 deadline after 0 of biller, ""
         12s join b dlq.orders/clerk lease=10s
             joined
-            b gets dlq.orders/clerk 0:0.1 "hello" spent 1 until 22s
+            b gets dlq.orders/clerk 0:0.1 "hello" spent 0 until 22s
         30s wait => dlq.orders/clerk 0:0 expired, due 622s
     "#]]);
 }

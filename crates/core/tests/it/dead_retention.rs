@@ -151,7 +151,7 @@ fn a_reader_of_dead_letters_skips_expired_ones() {
             orders/biller 0:2 dead
         151s join u dlq.orders/undertaker credit=1 lease=1h
             joined
-            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 3751s
+            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 3751s after "nack"
         151s group dlq.orders/late => created
         160s purge orders 0:1
             purged 1
@@ -159,13 +159,13 @@ fn a_reader_of_dead_letters_skips_expired_ones() {
         200s view dlq.orders/undertaker
             dlq.orders/undertaker 0:0 purged
             dead letter 0:0 is gone
-            u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 3790s
+            u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 3790s after "nack"
             next 3 of 3, committed 1, backlog 1, leased 1, waiting 0, consumers_full
         200s view dlq.orders/late
             next 1 of 3, committed 0, backlog 2, leased 0, waiting 0, no_consumers
         201s join v dlq.orders/late
             joined
-            v gets dlq.orders/late 0:2.1 "m2" spent 1 until 231s
+            v gets dlq.orders/late 0:2.1 "m2" spent 1 until 231s after "nack"
     "#]]);
 }
 

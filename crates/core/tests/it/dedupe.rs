@@ -24,12 +24,12 @@ fn the_same_key_with_other_content_is_rejected() {
         1s topic orders 2 => created
         1s produce orders pay key=a idem=order-77 run=r1 p=1 => stored 1:0
         2s produce orders other key=a idem=order-77 run=r1 p=1
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: value differs; use a new key for new content
         3s produce orders pay key=b idem=order-77 run=r1 p=1
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: key differs; use a new key for new content
         4s produce orders pay key=a idem=order-77 run=r2 p=1 => stored 1:0 before
         5s produce orders pay key=a idem=order-77 run=r1 p=0
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: envelope.partition_override differs; use a new key for new content
         6s produce orders pay key=a idem=order-77 run=r1 p=1 retry=3 => stored 1:0 before
         7s produce orders pay key=a idem=order-77 run=r1 p=1 => stored 1:0 before
         8s view orders => orders 0..0 (0 bytes), 0..1 (4 bytes), dead 0, groups []
@@ -56,7 +56,7 @@ fn tenant_and_topic_are_part_of_the_identity() {
         1s produce orders pay idem=k tenant=initech => stored 0:2
         1s produce refunds pay idem=k => stored 0:0
         2s produce orders other idem=k tenant=acme
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: value differs; use a new key for new content
         2s produce orders pay idem=k tenant=acme => stored 0:1 before
         3s view orders => orders 0..3 (9 bytes), dead 0, groups []
     "#]]);
@@ -71,7 +71,7 @@ fn the_key_belongs_to_the_requested_topic_not_to_the_routed_one() {
         2s produce orders pay idem=k to=orders.eu => stored 0:0 in orders.eu before
         3s produce orders.eu pay idem=k => stored 0:1
         4s produce orders pay idem=k
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: envelope.target_topic differs; use a new key for new content
     "#]]);
 }
 
@@ -82,7 +82,7 @@ fn a_key_is_kept_for_dedupe_ttl_ms_to_the_millisecond() {
         1000s produce orders pay idem=k => stored 0:0
         1059999ms produce orders pay idem=k => stored 0:0 before
         1059999ms produce orders other idem=k
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: value differs; use a new key for new content
         1060s produce orders pay idem=k
             expire to 1060.001s
             stored 0:1
@@ -180,7 +180,7 @@ fn the_same_key_twice_in_one_batch_is_stored_once() {
         2s produce orders pay idem=k + produce orders pay idem=k + produce orders other idem=k
             stored 0:0
             stored 0:0 before
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: value differs; use a new key for new content
         3s view orders => orders 0..1 (3 bytes), dead 0, groups []
     "#]]);
 }
@@ -192,11 +192,11 @@ fn content_is_what_a_receiver_gets_and_where() {
         1s produce orders pay key=a idem=k1 run=r1 step=s1 => stored 0:0
         2s produce orders pay key=a idem=k1 run=r2 step=s2 retry=3 labels=a:1 => stored 0:0 before
         2s produce orders pay key=b idem=k1 run=r1 step=s1
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: key differs; use a new key for new content
         2s produce orders more key=a idem=k1 run=r1 step=s1
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: value differs; use a new key for new content
         2s produce orders pay key=a idem=k1 run=r1 step=s1 p=1
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: envelope.partition_override differs; use a new key for new content
         3s crash
         4s produce orders pay key=a idem=k1 => stored 0:0 before
     "#]]);
@@ -211,7 +211,7 @@ fn a_topic_may_compare_keys_alone() {
         3s patch orders compare=content
             orders 0..1 (4 bytes), 0..0 (0 bytes), dead 0, groups [], changed dedupe_compare
         4s produce orders other key=b idem=k1 p=1
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: key differs; use a new key for new content
         5s produce orders pay key=a idem=k1 => stored 0:0 before
     "#]]);
 }

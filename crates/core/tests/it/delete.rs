@@ -91,7 +91,7 @@ fn a_deleted_topic_leaves_no_rows() {
             orders/biller 0:1 nacked, due 2.999s
         2s join c dlq.orders/clerk
             joined
-            c gets dlq.orders/clerk 0:0.1 "m0" spent 1 until 32s
+            c gets dlq.orders/clerk 0:0.1 "m0" spent 1 until 32s after "nack"
         3s rows topic group page block note dead
             a gets orders/biller 0:1.2 "m1" spent 2 until 32.999s after "x"
             topic 2, group 3, page 3, block 4, note 1, dead 1
@@ -347,7 +347,7 @@ fn a_dry_run_reports_what_a_delete_would_remove() {
             orders/biller 0:0 dead
         4s join d dlq.orders/undertaker
             joined
-            d gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 34s
+            d gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 34s after "nack"
         5s would delete orders/biller => would delete backlog 2, open 2
         5s would delete orders => would delete 3 messages (3 open), 3 groups, 1 dead letters
         5s would delete dlq.orders

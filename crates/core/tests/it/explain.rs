@@ -120,7 +120,7 @@ fn a_dead_letter_is_explained_until_it_is_purged() {
             orders 0:1 m0; biller leased: attempt 1 of 20 is leased to a for 29.0 s more; mailer settled: not for this group: it was redriven for biller
         8s join u dlq.orders/undertaker
             joined
-            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 38s
+            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 38s after "card declined"
         8s explain dlq.orders 0:0
             dlq.orders 0:0 m0; undertaker leased: attempt 1 is leased to u for 30.0 s more
         9s crash

@@ -280,7 +280,6 @@ pub(crate) fn produce_with(value: &str, envelope: Envelope) -> Command {
         trace: None,
         seen: None,
         routed: None,
-        request: None,
     }))
 }
 

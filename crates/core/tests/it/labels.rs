@@ -32,7 +32,7 @@ fn labels_and_headers_survive_a_dead_letter_and_a_redrive() {
             orders/biller 0:0 dead
         1s join d dlq.orders/care lease=10s credit=9
             joined
-            d gets dlq.orders/care 0:0.1 "a" spent 1 until 11s labels {"model": "large"} headers {"type": "json"}
+            d gets dlq.orders/care 0:0.1 "a" spent 1 until 11s after "nack" labels {"model": "large"} headers {"type": "json"}
         2s redrive orders 0:0
             redriven as 0:1
             a gets orders/biller 0:1.1 "a" spent 1 until 12s redriven 1 times from 0:0 labels {"model": "large"} headers {"type": "json"}
@@ -65,7 +65,7 @@ fn labels_and_headers_are_not_part_of_deduplication() {
         0s produce orders a idem=k labels=model:large => stored 0:0
         1s produce orders a idem=k labels=model:small headers=type:json => stored 0:0 before
         2s produce orders b idem=k labels=model:large
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: value differs; use a new key for new content
     "#]]);
 }
 

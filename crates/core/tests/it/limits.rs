@@ -71,7 +71,7 @@ fn names_consist_of_letters_digits_dots_dashes_and_underscores() {
         accepted(&mut world, &format!("1s topic {name} 1"));
         accepted(&mut world, &format!("1s group a/{name}"));
     }
-    for name in [".a", "-a", "_a", "a b", "ä", "a/b", "dlq.a", "sys.a"] {
+    for name in [".a", "-a", "_a", "a b", "ä", "a/b", "dlq.b", "sys.a"] {
         refused(&mut world, &format!("1s topic \"{name}\" 1"), "name");
     }
     for name in [".a", "-a", "a b", "ä", "\u{0}"] {
@@ -270,7 +270,6 @@ fn a_partial_retry_policy_is_completed_from_the_topic() {
             trace: None,
             seen: None,
             routed: None,
-            request: None,
         })))
     };
     assert_eq!(produce(&mut world, "quick"), "stored 0:0");

@@ -135,7 +135,7 @@ fn a_window_ends_at_the_first_rejected_message() {
             0s topic receipts 1 => created
             0s produce receipts taken idem=k => stored 0:0
             1s arrive 1 from=0 messages="receipts r; receipts other idem=k; receipts s"
-                arrived through 1, then refused: this idempotency key was used for a different message; use a new key for new content
+                arrived through 1, then refused: this idempotency key was used for a different message: value differs; use a new key for new content
             1s arrive 1 from=0 messages="receipts r; receipts other idem=k; receipts s"
                 arrived through 1, then refused: it was refused before
             2s arrive 1 from=2 messages="receipts s; receipts taken idem=k; receipts t"
@@ -244,7 +244,7 @@ fn an_undeliverable_message_of_a_dead_letter_joins_the_same_dlq() {
                 orders/biller 0:0 dead
             2s join b dlq.orders/ops lease=10s credit=1 owner=w2
                 joined
-                b gets dlq.orders/ops 0:0.1 "a" spent 1 until 12s
+                b gets dlq.orders/ops 0:0.1 "a" spent 1 until 12s after "nack"
             3s commit dlq.orders/ops 0:0.1 produce="receipts r"
                 committed, receipts queued
                 outbox 0: 0 receipts "r"
@@ -253,7 +253,7 @@ fn an_undeliverable_message_of_a_dead_letter_joins_the_same_dlq() {
             4s arrived 0 through=0 refused="no such topic"
                 ok
                 dead letter 0:1 undeliverable after 0 of ops, "no such topic"
-                b gets dlq.orders/ops 0:1.1 "r" spent 1 until 14s
+                b gets dlq.orders/ops 0:1.1 "r" spent 0 until 14s after "no such topic"
             4s topics default
                 dlq.orders (dead letters) 0..2 (2 bytes), dead 0, groups ["ops"]; orders 0..1 (1 bytes), dead 2, groups ["biller"]
         "#]],
@@ -284,7 +284,7 @@ fn an_undeliverable_message_does_not_start_a_new_effect_of_its_key() {
                 dead letter 0:0 undeliverable after 0 of biller, "no such topic"
             3s join u dlq.orders/undertaker credit=2
                 joined
-                u gets dlq.orders/undertaker 0:0.1 "r" spent 1 until 33s
+                u gets dlq.orders/undertaker 0:0.1 "r" spent 0 until 33s after "no such topic"
             3s begin-under dlq.orders/undertaker 0:0.1 key=k on=park
                 EXECUTE: effect/dlq.orders/undertaker k.1 IN_PROGRESS until 33s
             4s finish effect/dlq.orders/undertaker k.1 succeeded result=1
@@ -300,7 +300,7 @@ fn an_undeliverable_message_does_not_start_a_new_effect_of_its_key() {
             7s arrived 0 through=1 refused="no such topic"
                 ok
                 dead letter 0:1 undeliverable after 0 of biller, "no such topic"
-                u gets dlq.orders/undertaker 0:1.1 "s" spent 1 until 37s
+                u gets dlq.orders/undertaker 0:1.1 "s" spent 0 until 37s after "no such topic"
             8s begin-under dlq.orders/undertaker 0:1.1 key=k on=park
                 REPLAY: effect/dlq.orders/undertaker k.1 SUCCEEDED result 1
         "#]],

@@ -65,7 +65,7 @@ fn golden_bytes_of_an_idempotency_key() {
             75961224c87db4b7e7626046e92d8f74
             expires 1800604800.000s bucket 1a33c68d400
             02010764656661756c74086f726465722d37379b334edda5e81c47380ab12093
-            bafdee00000100000000000080a8a3e3b334df290794
+            bafdee00000100000000000080a8a3e3b3345153884051535153d74e5393
         "#]],
     );
     assert!(matches!(row.columns, Columns::Record { expires: Timestamp(1_800_604_800_000), .. }));

@@ -62,24 +62,24 @@ fn unkeyed_messages_are_spread_over_partitions_if_configured() {
         1s topic orders 3 spread => created
         1s produce orders a + produce orders b + produce orders c + produce orders d
             stored 0:0
-            stored 1:0
-            stored 2:0
             stored 0:1
-        1s produce orders e key=user:2 => stored 0:2
-        1s produce orders f p=0 => stored 0:3
-        1s produce orders g => stored 1:1
+            stored 0:2
+            stored 0:3
+        1s produce orders e key=user:2 => stored 0:4
+        1s produce orders f p=0 => stored 0:5
+        1s produce orders g => stored 1:0
     "#]]);
 }
 
 #[test]
-fn unkeyed_messages_of_one_request_are_stored_in_one_partition() {
+fn unkeyed_messages_of_one_batch_are_stored_in_one_partition() {
     check(expect![[r#"
         1s topic orders 3 spread => created
-        1s produce orders a request=7 + produce orders b request=7 + produce orders c request=7
+        1s produce orders a + produce orders b + produce orders c
             stored 0:0
             stored 0:1
             stored 0:2
-        1s produce orders d request=8 + produce orders e request=8
+        1s produce orders d + produce orders e
             stored 1:0
             stored 1:1
         1s produce orders f => stored 2:0

@@ -19,9 +19,9 @@ fn a_keyed_message_for_another_shard_is_pinned() {
             0s rows record => record 1
             1s produce orders a idem=k to=receipts => goes on to receipts, for 1/1 until 604800s
             2s produce orders a idem=k route=orders
-                refused: this idempotency key was used for a different message; use a new key for new content
+                refused: this idempotency key was used for a different message: envelope.target_topic differs; use a new key for new content
             2s produce orders b idem=k to=refunds
-                refused: this idempotency key was used for a different message; use a new key for new content
+                refused: this idempotency key was used for a different message: value differs; use a new key for new content
             2s crash
             3s produce orders a idem=k to=receipts seen=absent deadline=1s
                 goes on to receipts, for 1/1 until 604800s
@@ -42,14 +42,14 @@ fn other_content_of_a_pinned_key_follows_the_same_route() {
             0s produce orders a idem=k to=receipts => goes on to receipts, for 1/1 until 604800s
             1s produce orders b idem=k to=receipts => goes on to receipts, for 1/1 until 604800s
             1s produce orders b idem=k to=refunds
-                refused: this idempotency key was used for a different message; use a new key for new content
+                refused: this idempotency key was used for a different message: value differs; use a new key for new content
             1s produce orders b idem=k
-                refused: this idempotency key was used for a different message; use a new key for new content
+                refused: this idempotency key was used for a different message: value differs; use a new key for new content
             2s produce orders a idem=l route=receipts/0 => goes on to receipts, for 1/1 until 604802s
             2s produce orders b idem=l route=refunds => goes on to receipts, for 1/1 until 604802s
             2s produce orders b idem=l => goes on to receipts, for 1/1 until 604802s
             2s produce orders b idem=l to=refunds
-                refused: this idempotency key was used for a different message; use a new key for new content
+                refused: this idempotency key was used for a different message: value differs; use a new key for new content
             3s rows record => record 2
         "#]],
     );
@@ -102,7 +102,7 @@ fn a_pin_expires_with_its_key() {
             0s topic orders 1 dedupe=60s => created
             0s produce orders a idem=k to=receipts => goes on to receipts, for 1/1 until 60s
             59s produce orders a idem=k to=orders
-                refused: this idempotency key was used for a different message; use a new key for new content
+                refused: this idempotency key was used for a different message: envelope.target_topic differs; use a new key for new content
             59s produce orders a idem=k to=receipts => goes on to receipts, for 1/1 until 60s
             60s produce orders a idem=k to=orders
                 expire to 60.001s
@@ -121,13 +121,13 @@ fn a_routed_message_is_stored_once() {
             0s produce receipts a idem=k to=receipts routed=1/1/9s => stored 0:0 in receipts
             1s produce receipts a idem=k to=receipts routed=1/1/9s => stored 0:0 in receipts before
             1s produce receipts b idem=k to=receipts routed=1/1/9s
-                refused: this idempotency key was used for a different message; use a new key for new content
+                refused: this idempotency key was used for a different message: value differs; use a new key for new content
             1s produce receipts a idem=k to=receipts routed=1/2/9s => stored 0:1 in receipts
             1s produce receipts a idem=k to=receipts routed=2/1/9s => stored 0:2 in receipts
             1s produce receipts a idem=k => stored 0:3
             2s produce receipts a routed=1/1/9s => stored 0:4 in receipts
             3s produce gone a idem=k routed=1/1/9s
-                refused: this idempotency key was used for a different message; use a new key for new content
+                refused: this idempotency key was used for a different message: envelope.target_topic differs; use a new key for new content
             9s produce receipts a idem=k to=receipts routed=1/1/18s => stored 0:5 in receipts
         "#]],
     );
@@ -169,7 +169,7 @@ fn messages_of_a_commit_are_pinned_and_queued_together() {
                 joined
                 a gets orders/biller 0:0.1 "a" spent 1 until 10s
             1s commit orders/biller 0:0.1 produce="orders r idem=k to=receipts; orders s idem=k to=receipts"
-                refused: produce[1]: this idempotency key was used for a different message; use a new key for new content
+                refused: produce[1]: this idempotency key was used for a different message: value differs; use a new key for new content
             1s commit orders/biller 0:0.1 produce="orders r idem=k to=receipts; orders r idem=k to=receipts; orders t to=refunds"
                 committed, orders queued, orders queued, orders queued
                 outbox 0: 0 receipts "r"
@@ -178,7 +178,7 @@ fn messages_of_a_commit_are_pinned_and_queued_together() {
                 orders/biller 0:0 acked
                 sends to 0: 3 from 0
             2s produce orders r idem=k route=orders
-                refused: this idempotency key was used for a different message; use a new key for new content
+                refused: this idempotency key was used for a different message: envelope.target_topic differs; use a new key for new content
             2s produce orders r idem=k to=receipts => goes on to receipts, for 1/1 until 604801s
         "#]],
     );

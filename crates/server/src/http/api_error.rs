@@ -19,6 +19,7 @@ use driftq_core::command::{Full, Missing, Part};
 use driftq_core::ownership::AdminError;
 
 use super::convert;
+use super::json_error::UNKNOWN_FIELD;
 use super::request_log::see_log;
 use super::words::ToWire;
 use crate::node::CallError;
@@ -133,6 +134,14 @@ pub(crate) struct Item(pub(crate) Part, pub(crate) usize);
 impl Invalid {
     pub(crate) fn new(field: &str, reason: impl Into<String>) -> Invalid {
         Invalid { field: shortened(field), reason: shortened(&reason.into()) }
+    }
+
+    /// Keeps these fields in the list of known ones.
+    pub(super) fn map_known(self, is_known: impl Fn(&str) -> bool) -> Invalid {
+        let Some(known) = self.reason.strip_prefix(UNKNOWN_FIELD) else { return self };
+        let known: Vec<&str> = known.split(", ").filter(|name| is_known(name)).collect();
+        let reason = format!("{UNKNOWN_FIELD}{}", known.join(", "));
+        Invalid { reason, ..self }
     }
 
     /// Converts the error of a field in an item of a commit.
@@ -361,7 +370,8 @@ fn details(rejection: Rejection) -> Details {
         Rejection::RequestConflict => Conflict { field: ConflictField::Request }.into(),
         Rejection::OutcomeConflict => Conflict { field: ConflictField::Outcome }.into(),
         Rejection::CommitConflict => Conflict { field: ConflictField::Commit }.into(),
-        Rejection::KeyConflict => Conflict { field: ConflictField::Value }.into(),
+        Rejection::KeyConflict => Conflict { field: ConflictField::Message }.into(),
+        Rejection::KeyConflictIn { field } => Conflict { field: field.wire() }.into(),
         Rejection::TooLarge { field, limit, size } => {
             TooLarge { field: field.into_owned(), limit, size: Some(size) }.into()
         }

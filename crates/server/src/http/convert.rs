@@ -107,10 +107,10 @@ pub(crate) fn delivery<'a>(delivery: &'a Delivery, minter: Minter<'_>) -> WireDe
         group: &delivery.group,
         partition: id.lane.partition(),
         offset: id.offset,
-        attempts: delivery.spent,
+        attempts: delivery.attempts(),
         key: key(message),
         value: value(message),
-        last_error: &delivery.last_error,
+        last_error: delivery.last_error(),
         tenant_id: message.tenant(),
         produced_at: time(message.produced_at),
         lease: Lease {

@@ -279,7 +279,7 @@ fn strip_null(schema: &mut Value) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use driftq_core::command::{Full, Missing, Part, Pointer, PointerName, Stale};
+    use driftq_core::command::{ContentField, Full, Missing, Part, Pointer, PointerName, Stale};
     use driftq_core::effect::{Doubt, DoubtCause, EffectState};
     use driftq_core::{Lane, MessageId, Rejection, ShardId, Timestamp, TopicId};
     use serde_json::{Value, json};
@@ -349,6 +349,7 @@ mod tests {
             Rejection::DeadLetterTopic,
             Rejection::TooLarge { field: "value".into(), limit: 1, size: 2 },
             Rejection::KeyConflict,
+            Rejection::KeyConflictIn { field: ContentField::TargetTopic },
             exhausted(Full::Messages(Some("g".into()))),
             exhausted(Full::Bytes(None)),
             exhausted(Full::Storage),

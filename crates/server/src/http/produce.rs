@@ -158,7 +158,6 @@ pub(super) fn message(
         trace,
         seen: None,
         routed: None,
-        request: None,
     })
 }
 
@@ -202,11 +201,9 @@ pub(crate) async fn batch(
     }
     let messages = input.body.messages;
     let trace = trace(&input.headers);
-    let number = Some(fastrand::u64(..));
     let call = |request: Request| {
         let topic = request.topic.clone();
-        let produce = message(&app, request, trace.clone())?;
-        Ok((Produce { request: number, ..produce }, topic))
+        Ok((message(&app, request, trace.clone())?, topic))
     };
     let items = messages.into_iter().map(call).collect();
     let results = bulk::call_each(&app, items, receipt).await;

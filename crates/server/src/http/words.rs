@@ -2,7 +2,9 @@
 
 use driftq_api::words;
 use driftq_core::attention::AttentionKind;
-use driftq_core::command::{DeadState, EventKind, ExplainState, Missing, Part, PeekState, Stale};
+use driftq_core::command::{
+    ContentField, DeadState, EventKind, ExplainState, Missing, Part, PeekState, Stale,
+};
 use driftq_core::effect::{DoubtCause, EffectState, ResolvedAs};
 use driftq_core::view::Blocked;
 use driftq_core::{DeathReason, DedupeCompare, OnDoubt, Unkeyed};
@@ -80,6 +82,19 @@ words! {
     ResolvedAs = ResolvedAs { Succeeded, Failed, Retry }
     Stale = StaleLeaseState { Leased, Waiting, Settled, Dead, Generation, Gone }
     Unkeyed = Unkeyed { First, Spread }
+}
+
+impl ToWire for ContentField {
+    type Wire = words::ConflictField;
+
+    fn wire(self) -> words::ConflictField {
+        match self {
+            ContentField::Key => words::ConflictField::Key,
+            ContentField::Value => words::ConflictField::Value,
+            ContentField::TargetTopic => words::ConflictField::TargetTopic,
+            ContentField::PartitionOverride => words::ConflictField::PartitionOverride,
+        }
+    }
 }
 
 impl ToWire for Missing {

@@ -377,7 +377,14 @@ async fn a_dead_letter_that_fails_again_is_retried_and_never_dropped() {
     broker.nack(token(&dead), json!({ "delay_ms": 0 })).await.is(204);
     for attempt in 2..=25 {
         let dead = broker.receive("dlq.t", "ops", "o").await;
-        assert_eq!(dead["attempts"], attempt, "max_attempts does not apply to dead letters");
+        assert_eq!(
+            dead["lease"]["attempt"], attempt,
+            "max_attempts does not apply to dead letters"
+        );
+        assert_eq!(
+            (&dead["attempts"], &dead["last_error"]),
+            (&dead["dlq"]["attempts"], &dead["dlq"]["last_error"])
+        );
         broker.nack(token(&dead), json!({ "delay_ms": 0 })).await.is(204);
     }
     let dead = broker.receive("dlq.t", "ops", "o").await;
@@ -385,6 +392,31 @@ async fn a_dead_letter_that_fails_again_is_retried_and_never_dropped() {
     let group = broker.group("dlq.t", "ops").await;
     assert_eq!(group["waiting"], 1, "at the maximum backoff");
     assert_eq!(broker.get("/v1/topics").await.is(200), json!({ "topics": ["dlq.t", "t"] }));
+}
+
+#[tokio::test]
+async fn the_topic_of_dead_letters_exists_before_the_first() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    let created = broker.post("/v1/topics", json!({ "name": "dlq.t" })).await.is(200);
+    assert_eq!(created["status"], "exists");
+    broker.post("/v1/topics", json!({ "name": "dlq.u" })).await.refused(400, "INVALID_ARGUMENT");
+    broker.topic("u").await;
+    let poll =
+        json!({ "topic": "dlq.u", "group": "ops", "owner": "o", "max": 1, "wait_ms": 20_000 });
+    let (reader, _) = tokio::join!(broker.post("/v1/receive", poll), async {
+        while broker.get("/v1/topics/dlq.u/groups/ops").await.status != 200 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        broker.produce("u", "x").await;
+        let delivery = broker.receive("u", "g", "o").await;
+        broker
+            .nack(token(&delivery), json!({ "dead_letter": true, "reason": "no card" }))
+            .await
+            .is(204);
+    });
+    let dead = &reader.is(200)["messages"][0];
+    assert_eq!((&dead["value"], &dead["last_error"]), (&json!("x"), &json!("no card")));
 }
 
 #[tokio::test]

@@ -152,7 +152,6 @@ fn fill(messages: u64) -> Memory {
                 trace: None,
                 seen: None,
                 routed: None,
-                request: None,
             })));
         }
         sent = due;

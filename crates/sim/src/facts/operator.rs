@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use driftq_checker::history::{Fact, Name, Settings as Told};
 use driftq_core::change::PointerRow;
 use driftq_core::command::PointerName;
-use driftq_core::{Lane, Offset, Settings, ShardId, TopicId};
+use driftq_core::{DedupeCompare, Lane, Offset, Settings, ShardId, TopicId};
 
 use crate::stats::Stats;
 
@@ -29,6 +29,7 @@ pub(super) fn set(topic: &Name, settings: &Settings) -> Fact {
         max_open: settings.max_open,
         dlq_retention_ms: settings.dlq_retention_ms,
         group_idle_ms: settings.group_idle_ms,
+        dedupe_by_key: settings.dedupe_compare == DedupeCompare::Key,
         text: settings_text(settings),
     }))
 }

@@ -286,7 +286,6 @@ fn live(engine: &Sqlite) {
         trace: None,
         seen: None,
         routed: None,
-        request: None,
     };
     let commands = [Command::CreateTopic(Box::new(create)), Command::Produce(Box::new(produce))];
     for (ticket, command) in commands.into_iter().enumerate() {

@@ -8,7 +8,7 @@ use driftq_checker::history::{
 use crate::tale::{BACKOFF_MS, Tale, biller, counters, dead_id, ended, group_made, id, orders};
 use crate::tale_of_commits::{commit, committed};
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings {
         topic: orders(),
         retry: Retry { max_attempts: Some(3), backoff_ms: BACKOFF_MS, max_backoff_ms: 8_000 },
@@ -16,11 +16,12 @@ fn settings() -> Settings {
         max_open: 1_000,
         dlq_retention_ms: None,
         group_idle_ms: Some(60_000),
+        dedupe_by_key: false,
         text: "as created".into(),
     }
 }
 
-fn set(settings: Settings) -> Fact {
+pub(super) fn set(settings: Settings) -> Fact {
     Fact::Set(Box::new(settings))
 }
 

@@ -1,7 +1,8 @@
 //! Bad histories of stored messages, their order and their keys.
 
-use driftq_checker::history::{Fact, Op, Produce};
+use driftq_checker::history::{Fact, Op, Produce, Settings};
 
+use super::operator::{set, settings};
 use crate::tale::{Tale, content, duplicate_of, group_made, id, moved, orders, produced};
 use crate::tale_of_commits::arrived_there;
 
@@ -144,6 +145,27 @@ pub(super) fn a_key_outlives_its_window(tale: &mut Tale, wrong: bool) {
     let call = tale.sends_keyed(1, "order-77");
     tale.commits([deduplicated("default", 0)]);
     tale.is_done(call, duplicate_of(0));
+}
+
+pub(super) fn a_repeat_with_other_content(tale: &mut Tale, wrong: bool) {
+    tale.commits([set(Settings { dedupe_by_key: !wrong, ..settings() })]);
+    let until = tale.now + 10_000;
+    let call = tale.sends_keyed(1, "order-77");
+    tale.stores(1, |stored| stored.idem = Some(("order-77".into(), until)));
+    tale.is_done(call, produced(0));
+    let call = tale.sends_keyed(2, "order-77");
+    tale.commits([deduplicated("default", 0)]);
+    tale.is_done(call, duplicate_of(0));
+}
+
+pub(super) fn a_conflict_where_only_keys_count(tale: &mut Tale, wrong: bool) {
+    tale.commits([set(Settings { dedupe_by_key: wrong, ..settings() })]);
+    let until = tale.now + 10_000;
+    let call = tale.sends_keyed(1, "order-77");
+    tale.stores(1, |stored| stored.idem = Some(("order-77".into(), until)));
+    tale.is_done(call, produced(0));
+    let call = tale.sends_keyed(2, "order-77");
+    tale.is_refused(call, "CONFLICT", "");
 }
 
 pub(super) fn a_key_meets_another_tenant(tale: &mut Tale, wrong: bool) {

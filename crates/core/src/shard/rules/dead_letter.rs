@@ -1,13 +1,16 @@
 //! Dead-lettering: one decision ends the delivery and stores the dead letter, so that the message
 //! is never in both places or in neither.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::change::{Change, DeadRow, End, Entry, LaneState, LastError, TopicKind, TopicRow};
+use crate::command::{Rejection, TopicName};
 use crate::effect::DoubtCause;
 use crate::id::cut;
 use crate::id::{Lane, MessageId, Offset, Text, TopicId};
 use crate::message::{Death, DeathReason, Message};
+use crate::placement::source_of;
 use crate::refusal::{Decided, Refusal};
 use crate::shard::context::Context;
 use crate::shard::ledger::OpenEffects;
@@ -185,14 +188,12 @@ impl Shard {
         changes: &mut Vec<Change>,
     ) -> u64 {
         let Letter { source, lane, group, reason, last_error, message, .. } = letter;
-        let (dlq, seq) = match source.dlq {
-            Some(dlq) => (dlq, self.ids),
-            None => (TopicId(self.ids), self.ids + 1),
+        let mut seq = self.ids;
+        let dlq = match source.dlq {
+            Some(dlq) => dlq,
+            None => create_dead_letter_topic(now, source, &mut seq, changes).id,
         };
         changes.push(Change::Ids(seq + 1));
-        if source.dlq.is_none() {
-            changes.push(Change::Topic(Box::new(dead_letter_topic(now, dlq, source))));
-        }
         let end = self.topics.get(&dlq).map(|dlq| dlq.lane(lane));
         let (offset, bytes) = end.map_or((0, 0), |end| (end.high, end.high_bytes));
         let listed = DeadRow {
@@ -236,9 +237,42 @@ impl Shard {
     }
 }
 
-fn dead_letter_topic(now: Timestamp, id: TopicId, source: &Topic) -> TopicRow {
-    TopicRow {
-        id,
+impl Context<'_> {
+    /// Returns a topic for a new reader. The topic of dead letters exists as soon as its source
+    /// does, but is stored when it is first used.
+    pub(crate) fn topic_to_read(
+        &self,
+        name: &TopicName,
+        ids: &mut u64,
+        changes: &mut Vec<Change>,
+    ) -> Result<Cow<'_, Topic>, Rejection> {
+        match self.topic_named(name) {
+            Ok(topic) => Ok(Cow::Borrowed(topic)),
+            Err(rejection) => {
+                let source = self.source_without_dead_letters(name).ok_or(rejection)?;
+                let row = create_dead_letter_topic(self.now, source, ids, changes);
+                Ok(Cow::Owned(Topic::new(row, &self.config.defaults)))
+            }
+        }
+    }
+
+    /// Returns the source of the named topic of dead letters, if that topic is not stored yet.
+    fn source_without_dead_letters(&self, name: &TopicName) -> Option<&Topic> {
+        let source = TopicName { topic: source_of(&name.topic)?.into(), ..name.clone() };
+        let source = self.topic_named(&source).ok()?;
+        (!source.is_dlq() && source.dlq.is_none()).then_some(source)
+    }
+}
+
+/// Adds the topic for the dead letters of `source`. Takes its id from the counter.
+fn create_dead_letter_topic(
+    now: Timestamp,
+    source: &Topic,
+    ids: &mut u64,
+    changes: &mut Vec<Change>,
+) -> TopicRow {
+    let row = TopicRow {
+        id: TopicId(*ids),
         namespace: source.row.namespace.clone(),
         name: format!("dlq.{}", source.row.name).into(),
         kind: TopicKind::Dlq(source.row.id),
@@ -246,5 +280,8 @@ fn dead_letter_topic(now: Timestamp, id: TopicId, source: &Topic) -> TopicRow {
         patch: Default::default(),
         created_at: now,
         forgot: None,
-    }
+    };
+    *ids += 1;
+    changes.push(Change::Topic(Box::new(row.clone())));
+    row
 }

@@ -3,10 +3,11 @@
 //! Record and message are stored in one commit, so there is no pending state: a key is free or in
 //! use.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::change::{Change, Lookup, Record};
-use crate::command::{Produce, Produced, Rejection, Routed};
+use crate::command::{ContentField, Produce, Produced, Rejection, Routed};
 use crate::format::Format;
 use crate::id::{Text, TopicId};
 use crate::limits::ROUTED_KEPT_MS;
@@ -26,7 +27,7 @@ pub(crate) struct DedupeRecord {
     topic: TopicId,
     tenant: Text,
     key: Text,
-    /// Fingerprint of the content. The version of the row says of what.
+    /// Fingerprint of the content. [`Content`] says of what.
     content: [u8; 16],
     receipt: Receipt,
     expires: Timestamp,
@@ -80,10 +81,9 @@ impl<'a> Keyed<'a> {
         compare: DedupeCompare,
         found: &ReadView<'_>,
     ) -> Result<Option<Receipt>, Refusal> {
-        let Some((version, record)) = self.record(now, found)? else {
+        let Some((first, record)) = self.record(now, found)? else {
             return Ok(None);
         };
-        let first = Content::stored(version, record.content);
         Ok(Some(again(produce, compare, first, &record.receipt)?))
     }
 
@@ -96,15 +96,16 @@ impl<'a> Keyed<'a> {
         &self,
         now: Timestamp,
         found: &ReadView<'_>,
-    ) -> Result<Option<(u8, DedupeRecord)>, Refusal> {
+    ) -> Result<Option<(Content, DedupeRecord)>, Refusal> {
         let Some(row) = found.row(self.record_key())? else {
             return Ok(None);
         };
-        let (version, record): (u8, DedupeRecord) = pack::open_either(row)?;
+        let (record, fields): (DedupeRecord, _) = pack::open_with(row)?;
         let same_identity =
             record.topic == self.topic && &*record.tenant == self.tenant && record.key == *self.key;
         let is_in_force = self.kind == RecordKind::Routed || now < record.expires;
-        Ok((same_identity && is_in_force).then_some((version, record)))
+        let content = Content::stored(record.content, fields);
+        Ok((same_identity && is_in_force).then_some((content, record)))
     }
 }
 
@@ -121,11 +122,10 @@ impl Keyed<'_> {
 }
 
 impl Context<'_> {
-    /// What a repeat is compared by: as the topic that stores the message sets it, if it is on this
-    /// shard, else as the requested topic does.
+    /// What a repeat is compared by: as the requested topic sets it, to which the key belongs. A
+    /// message from another shard requests its target.
     pub(crate) fn dedupe_compare(&self, produce: &Produce) -> DedupeCompare {
-        let topic = self.topic_named(&produce.final_topic());
-        let topic = topic.or_else(|_| self.topic_named(&produce.topic));
+        let topic = self.topic_named(&produce.topic);
         topic.map_or(DedupeCompare::Content, |topic| topic.settings.dedupe_compare)
     }
 
@@ -157,7 +157,7 @@ impl Context<'_> {
             hash: keyed.hash,
             expires,
             bucket: kept_until.0,
-            body: pack::seal_as(content.version(), &record),
+            body: content.seal(&record),
         };
         self.put_record(self.now, record, changes);
     }
@@ -170,56 +170,83 @@ pub(crate) fn again(
     first: Content,
     receipt: &Receipt,
 ) -> Result<Receipt, Rejection> {
-    if first.is_repeated_by(produce, compare) {
-        Ok(Receipt { deduplicated: true, ..receipt.clone() })
-    } else {
-        Err(Rejection::KeyConflict)
-    }
+    first.check_repeat(produce, compare)?;
+    Ok(Receipt { deduplicated: true, ..receipt.clone() })
 }
+
+/// A short hash of each [`ContentField`].
+type FieldHashes = [[u8; 2]; ContentField::ALL.len()];
 
 /// What a repeated produce must have in common with the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Everything but deadline, labels and headers. Version 1 of a row has it.
     Full([u8; 16]),
-    /// What a receiver gets, and where. Version 2 of a row has it.
-    Sent([u8; 16]),
+    /// What a receiver gets, and where. Version 2 of a row has it, with a hash of each field, so
+    /// that a conflict names the field that differs.
+    Sent([u8; 16], FieldHashes),
 }
 
 impl Content {
     pub(crate) fn of(produce: &Produce, format: Format) -> Content {
         match format {
             Format::V1 => Content::Full(content(produce)),
-            _ => Content::Sent(sent(produce)),
+            _ => Content::Sent(sent(produce), field_hashes(produce)),
         }
     }
 
-    /// The content in a row of this version.
-    pub(crate) fn stored(version: u8, fingerprint: [u8; 16]) -> Content {
-        if version == 1 { Content::Full(fingerprint) } else { Content::Sent(fingerprint) }
+    /// The content in a row. Version 1 has no hashes of fields.
+    pub(crate) fn stored(fingerprint: [u8; 16], fields: Option<FieldHashes>) -> Content {
+        match fields {
+            Some(fields) => Content::Sent(fingerprint, fields),
+            None => Content::Full(fingerprint),
+        }
     }
 
-    pub(crate) fn version(self) -> u8 {
+    /// Packs a row that holds the fingerprint of this content.
+    pub(crate) fn seal<T: Serialize>(self, row: &T) -> Bytes {
         match self {
-            Content::Full(_) => 1,
-            Content::Sent(_) => 2,
+            Content::Full(_) => pack::seal(row),
+            Content::Sent(_, fields) => pack::seal_with(row, &fields),
         }
     }
 
     pub(crate) fn fingerprint(self) -> [u8; 16] {
         match self {
-            Content::Full(fingerprint) | Content::Sent(fingerprint) => fingerprint,
+            Content::Full(fingerprint) | Content::Sent(fingerprint, _) => fingerprint,
         }
     }
 
-    /// Whether a produce with the same key is a repeat.
-    pub(crate) fn is_repeated_by(self, produce: &Produce, compare: DedupeCompare) -> bool {
+    /// Rejects a produce with the same key that is not a repeat.
+    pub(crate) fn check_repeat(
+        self,
+        produce: &Produce,
+        compare: DedupeCompare,
+    ) -> Result<(), Rejection> {
         match (compare, self) {
-            (DedupeCompare::Key, _) => true,
-            (DedupeCompare::Content, Content::Full(first)) => first == content(produce),
-            (DedupeCompare::Content, Content::Sent(first)) => first == sent(produce),
+            (DedupeCompare::Key, _) => Ok(()),
+            (DedupeCompare::Content, Content::Full(first)) if first == content(produce) => Ok(()),
+            (DedupeCompare::Content, Content::Full(_)) => Err(Rejection::KeyConflict),
+            (DedupeCompare::Content, Content::Sent(first, _)) if first == sent(produce) => Ok(()),
+            (DedupeCompare::Content, Content::Sent(_, fields)) => Err(conflict(fields, produce)),
         }
     }
+}
+
+fn conflict(first: FieldHashes, produce: &Produce) -> Rejection {
+    let hashes = first.into_iter().zip(field_hashes(produce));
+    let field = ContentField::ALL.into_iter().zip(hashes).find(|(_, (a, b))| a != b);
+    field.map_or(Rejection::KeyConflict, |(field, _)| Rejection::KeyConflictIn { field })
+}
+
+fn field_hashes(produce: &Produce) -> FieldHashes {
+    let Produce { key, value, envelope, .. } = produce;
+    ContentField::ALL.map(|field| match field {
+        ContentField::Key => pack::short_hash(key),
+        ContentField::Value => pack::short_hash(value),
+        ContentField::TargetTopic => pack::short_hash(&envelope.target_topic),
+        ContentField::PartitionOverride => pack::short_hash(&envelope.partition_override),
+    })
 }
 
 fn sent(produce: &Produce) -> [u8; 16] {

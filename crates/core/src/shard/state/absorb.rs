@@ -127,30 +127,18 @@ impl Shard {
     }
 
     fn absorb_topic(&mut self, row: &TopicRow) {
-        let settings = self.config.defaults.with(&row.patch);
-        self.has_history |= settings.history;
+        let new = Topic::new(row.clone(), &self.config.defaults);
+        self.has_history |= new.settings.history;
         if let Some(topic) = self.topics.get_mut(&row.id) {
-            topic.row = row.clone();
-            topic.settings = settings;
+            topic.row = new.row;
+            topic.settings = new.settings;
             self.recheck_topic(row.id);
             return;
         }
         let name = TopicName { namespace: row.namespace.clone(), topic: row.name.clone() };
         self.names.insert(name, row.id);
         let dlq = self.dlq_of.get(&row.id).copied();
-        self.topics.insert(
-            row.id,
-            Topic {
-                row: row.clone(),
-                settings,
-                lanes: vec![LaneState::default(); row.partitions as usize],
-                groups: Default::default(),
-                dlq,
-                unkeyed: None,
-                damaged: Default::default(),
-                produced: Default::default(),
-            },
-        );
+        self.topics.insert(row.id, Topic { dlq, ..new });
         if let TopicKind::Dlq(source) = row.kind {
             self.dlq_of.insert(source, row.id);
             if let Some(source) = self.topics.get_mut(&source) {

@@ -53,10 +53,25 @@ pub(crate) struct Topic {
 }
 
 impl Topic {
-    /// Returns the partition of the unkeyed messages of a request, if the topic spreads them.
-    pub(crate) fn turn_of(&self, request: Option<u64>) -> u32 {
+    /// A topic without messages.
+    pub(crate) fn new(row: TopicRow, defaults: &Settings) -> Topic {
+        Topic {
+            settings: defaults.with(&row.patch),
+            lanes: vec![LaneState::default(); row.partitions as usize],
+            groups: Default::default(),
+            dlq: None,
+            unkeyed: None,
+            damaged: Default::default(),
+            produced: Default::default(),
+            row,
+        }
+    }
+
+    /// Returns the partition of the unkeyed messages of a batch, if the topic spreads them. One
+    /// batch writes one page of them, as it would with one partition.
+    pub(crate) fn turn_of(&self, batch: BatchNo) -> u32 {
         match self.unkeyed {
-            Some(last) if last.request == request && request.is_some() => last.partition,
+            Some(last) if last.batch == batch => last.partition,
             Some(last) => (last.partition + 1) % self.row.partitions,
             None => 0,
         }
@@ -377,6 +392,8 @@ pub(crate) struct Volatile {
     pub(crate) storage_low: bool,
     /// The newest format that all nodes read.
     pub(crate) format: Format,
+    /// The batch that is being decided.
+    pub(crate) batch: BatchNo,
     /// Until when each worker that has left gets nothing.
     pub(crate) left: BTreeMap<Text, Timestamp>,
     /// What happened since the last batch was closed.

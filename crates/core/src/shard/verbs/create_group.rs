@@ -12,7 +12,9 @@ use crate::validate::check_name;
 
 impl Context<'_> {
     pub(crate) fn create_group(&self, name: &GroupName, start: Start) -> Decided {
-        let topic = self.topic_named(&name.topic)?;
+        let mut changes = Vec::new();
+        let mut ids = self.ids;
+        let topic = &*self.topic_to_read(&name.topic, &mut ids, &mut changes)?;
         if let Some(&group) = topic.groups.get(&name.group) {
             return Ok(Decision::reply(Reply::GroupExists { group }));
         }
@@ -21,12 +23,11 @@ impl Context<'_> {
             Start::Latest => latest(topic),
             Start::Time(at) => self.offsets_for_time(topic, at)?,
         };
-        let (row, ids) = self.new_group(topic, name, &starts)?;
-        let mut changes = Vec::new();
+        let row = self.new_group(topic, name, &starts, &mut ids)?;
         self.unmark_all(topic, &row, &mut changes);
         let decision =
             Decision { changes, ..Decision::reply(Reply::GroupCreated { group: row.id }) };
-        Ok(decision.with(ids).with(Change::Group(Box::new(row))))
+        Ok(decision.with(Change::Ids(ids)).with(Change::Group(Box::new(row))))
     }
 
     /// Deletes the retention marks that a new group makes invalid.
@@ -36,31 +37,32 @@ impl Context<'_> {
         }
     }
 
-    /// Returns a new group that starts at these offsets, and the new value of the id counter.
+    /// Returns a new group that starts at these offsets. Takes its ids from the counter.
     pub(crate) fn new_group(
         &self,
         topic: &Topic,
         name: &GroupName,
         starts: &[Offset],
-    ) -> Result<(GroupRow, Change), Rejection> {
+        ids: &mut u64,
+    ) -> Result<GroupRow, Rejection> {
         check_name("group", &name.group, GROUP_BYTES_MAX)?;
         self.check_cursors(topic)?;
-        let generation = Generation(self.ids + 1);
+        let (id, generation) = (GroupId(*ids), Generation(*ids + 1));
+        *ids += 2;
         let begin = |(lane, offset): (&LaneState, &Offset)| CursorStart {
             generation,
             offset: *offset,
             bytes: bytes_at(lane, *offset),
         };
-        let row = GroupRow {
-            id: GroupId(self.ids),
+        Ok(GroupRow {
+            id,
             topic: topic.row.id,
             name: name.group.clone(),
             created_at: self.now,
             seen: self.now,
             paused: None,
             cursors: topic.lanes.iter().zip(starts).map(begin).collect(),
-        };
-        Ok((row, Change::Ids(self.ids + 2)))
+        })
     }
 }
 

@@ -12,20 +12,28 @@ use crate::validate::check_name;
 impl Context<'_> {
     pub(crate) fn create_topic(&self, create: &CreateTopic) -> Decided {
         check_name("name", &create.name.topic, TOPIC_BYTES_MAX)?;
-        if ["dlq.", "sys."].iter().any(|reserved| create.name.topic.starts_with(reserved)) {
+        let mut changes = Vec::new();
+        let mut ids = self.ids;
+        let existing = self.topic_to_read(&create.name, &mut ids, &mut changes).ok();
+        let is_reserved = |prefix: &&str| create.name.topic.starts_with(*prefix);
+        if existing.is_none() && ["dlq.", "sys."].iter().any(is_reserved) {
             return Err(Rejection::invalid("name", "must not start with dlq. or sys.").into());
         }
         if !(1..=PARTITIONS_MAX).contains(&create.partitions) {
             return Err(Rejection::invalid("partitions", "must be between 1 and 1024").into());
         }
         self.config.defaults.with(&create.settings).check().map_err(Rejection::from)?;
-        if let Ok(topic) = self.topic_named(&create.name) {
+        if let Some(topic) = existing {
             // Omitted settings are not compared.
             let alike = topic.row.partitions == create.partitions
                 && topic.settings.with(&create.settings) == topic.settings;
             let id = topic.row.id;
             return if alike {
-                Ok(Decision::reply(Reply::TopicExists { topic: id, partitions: create.partitions }))
+                let reply = Reply::TopicExists { topic: id, partitions: create.partitions };
+                if ids != self.ids {
+                    changes.push(Change::Ids(ids));
+                }
+                Ok(Decision { changes, ..Decision::reply(reply) })
             } else {
                 Err(Rejection::TopicExists { topic: id }.into())
             };

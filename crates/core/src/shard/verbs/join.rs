@@ -37,13 +37,13 @@ impl Context<'_> {
         if !(1..=CREDIT_MAX).contains(&join.credit) {
             return Err(Rejection::invalid("credit", "must be between 1 and 10000").into());
         }
-        let topic = self.topic_named(&join.name.topic)?;
+        let mut changes = Vec::new();
+        let mut ids = self.ids;
+        let topic = &*self.topic_to_read(&join.name.topic, &mut ids, &mut changes)?;
         if let Some(lease_ms) = join.lease_ms {
             check_lease(lease_ms)?;
         }
 
-        let mut changes = Vec::new();
-        let mut ids = self.ids;
         let group = match topic.groups.get(&join.name.group) {
             Some(group) => *group,
             None if !topic.settings.auto_create_groups.0 => {
@@ -60,8 +60,7 @@ impl Context<'_> {
                         );
                     }
                 };
-                let (row, _) = self.new_group(topic, &join.name, &starts)?;
-                ids += 2;
+                let row = self.new_group(topic, &join.name, &starts, &mut ids)?;
                 let group = row.id;
                 self.unmark_all(topic, &row, &mut changes);
                 changes.push(Change::Group(Box::new(row)));

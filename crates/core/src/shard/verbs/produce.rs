@@ -111,10 +111,10 @@ impl Context<'_> {
                 Some((first, Some(receipt))) => {
                     again(produce, compare, *first, receipt).map(Some)?
                 }
-                Some((first, None)) if !first.is_repeated_by(produce, compare) => {
-                    return Err(Rejection::KeyConflict.into());
+                Some((first, None)) => {
+                    first.check_repeat(produce, compare)?;
+                    None
                 }
-                Some((_, None)) => None,
                 None => keyed.stored_receipt(self.now, produce, compare, self.rows)?,
             };
             if let Some(receipt) = taken {
@@ -137,7 +137,7 @@ impl Context<'_> {
             policy.over(&topic.settings.retry_policy).check().map_err(invalid_policy)?;
         }
         let turn = batch.as_ref().and_then(|batch| batch.turns.get(&topic.row.id));
-        let turn = turn.copied().unwrap_or_else(|| topic.turn_of(produce.request));
+        let turn = turn.copied().unwrap_or_else(|| topic.turn_of(self.volatile.batch));
         let (partition, turn) = choose_partition(produce, topic, turn)?;
         if !batch.as_ref().is_some_and(|batch| batch.arrives) {
             check_deadline(self.now, produce)?;
@@ -179,7 +179,7 @@ impl Context<'_> {
         decision.changes.push(Change::Message { topic: topic.row.id, lane, offset, message });
         decision.volatile.extend(turn.map(|partition| VolatileChange::Unkeyed {
             topic: topic.row.id,
-            last: UnkeyedTurn { partition, request: produce.request },
+            last: UnkeyedTurn { partition, batch: self.volatile.batch },
         }));
         Ok(Stored::Here(receipt))
     }

@@ -63,10 +63,10 @@ impl Keyed<'_> {
         found: &ReadView<'_>,
     ) -> Result<Option<(Content, RoutePin)>, Refusal> {
         let Some(row) = found.row(self.pin_key())? else { return Ok(None) };
-        let (version, pin): (u8, RoutePin) = pack::open_either(row)?;
+        let (pin, fields): (RoutePin, _) = pack::open_with(row)?;
         let is_this =
             pin.topic == self.topic && &*pin.tenant == self.tenant && pin.key == *self.key;
-        let content = Content::stored(version, pin.content);
+        let content = Content::stored(pin.content, fields);
         Ok((is_this && now < pin.expires).then_some((content, pin)))
     }
 }
@@ -109,15 +109,12 @@ impl Context<'_> {
         let ttl_ms = requested.settings.dedupe_ttl_ms;
         let pin = keyed.map(|keyed| keyed.pin(self.now, self.rows)).transpose()?.flatten();
         let (topic, routing, expires) = match pin {
-            // In a commit a conflict is rejected here. If only the target rejected it, the message
-            // would become a dead letter.
-            Some((content, pin))
-                if !content.is_repeated_by(produce, self.dedupe_compare(produce))
-                    && (batch.is_some() || !pin.has_target_of(produce)) =>
-            {
-                return Err(Rejection::KeyConflict.into());
-            }
-            Some((_, pin)) => {
+            Some((content, pin)) => {
+                // In a commit a conflict is rejected here. If only the target rejected it, the
+                // message would become a dead letter.
+                if batch.is_some() || !pin.has_target_of(produce) {
+                    content.check_repeat(produce, self.dedupe_compare(produce))?;
+                }
                 let topic = TopicName { topic: pin.target, ..produce.topic.clone() };
                 (topic, pin.routing, pin.expires)
             }
@@ -150,7 +147,7 @@ impl Context<'_> {
                         hash: keyed.pin_hash(),
                         expires,
                         bucket: expires.0,
-                        body: pack::seal_as(content.version(), &pin),
+                        body: content.seal(&pin),
                     };
                     self.put_record(self.now, record, &mut decision.changes);
                 }

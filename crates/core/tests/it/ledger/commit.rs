@@ -54,7 +54,7 @@ fn a_rejected_commit_changes_nothing() {
         2s commit orders/biller 0:0.1 effects="effect/orders/biller a.1 succeeded; effect/orders/biller b.1 failed" produce="receipts r; none s"
             refused: produce[1]: no such topic
         2s commit orders/biller 0:0.1 effects="effect/orders/biller a.1 succeeded; effect/orders/biller b.1 failed" produce="receipts r; receipts other idem=k"
-            refused: produce[1]: this idempotency key was used for a different message; use a new key for new content
+            refused: produce[1]: this idempotency key was used for a different message: value differs; use a new key for new content
         2s commit orders/biller 0:0.1 nack produce="receipts r"
             refused: produce: is allowed only with ack, or with a nack that has dead_letter
         2s commit orders/biller 0:0.1 nack result=1 => refused: result: is allowed only with ack
@@ -79,7 +79,7 @@ fn two_messages_with_one_key_in_a_commit_are_one_or_a_conflict() {
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 10s
         1s commit orders/biller 0:0.1 produce="receipts r idem=k; receipts s idem=k"
-            refused: produce[1]: this idempotency key was used for a different message; use a new key for new content
+            refused: produce[1]: this idempotency key was used for a different message: value differs; use a new key for new content
         2s commit orders/biller 0:0.1 produce="receipts r idem=k; receipts r idem=k; receipts s; receipts t; receipts u"
             committed, receipts 0:0, receipts 0:0 before, receipts 0:1, receipts 0:2, receipts 0:3
             orders/biller 0:0 acked
@@ -278,7 +278,7 @@ fn a_nack_commit_of_a_dead_letter_cannot_produce() {
             orders/biller 0:0 dead
         2s join b dlq.orders/ops lease=10s credit=1 owner=w2
             joined
-            b gets dlq.orders/ops 0:0.1 "a" spent 1 until 12s
+            b gets dlq.orders/ops 0:0.1 "a" spent 1 until 12s after "nack"
         3s commit dlq.orders/ops 0:0.1 final produce="receipts r"
             refused: produce: is allowed only with ack, because a nacked dead letter is delivered again
         3s commit dlq.orders/ops 0:0.1 produce="receipts r"

@@ -183,8 +183,8 @@ fn a_purge_of_open_dead_letters_releases_their_effects() {
             orders/biller 0:1 dead
         2s join b dlq.orders/undertaker lease=30s
             joined
-            b gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 32s
-            b gets dlq.orders/undertaker 0:1.1 "m1" spent 1 until 32s
+            b gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 32s after "nack"
+            b gets dlq.orders/undertaker 0:1.1 "m1" spent 1 until 32s after "nack"
         3s begin-under dlq.orders/undertaker 0:0.1 key=shared on=park
             EXECUTE: effect/dlq.orders/undertaker shared.1 IN_PROGRESS until 32s
         4s finish effect/dlq.orders/undertaker shared.1 succeeded result=1

@@ -70,7 +70,7 @@ fn a_read_started_before_a_commit_sees_the_key_it_stored() {
     assert_eq!(
         held.answer(other).as_deref(),
         Some(
-            "refused: this idempotency key was used for a different message; use a new key for new content"
+            "refused: this idempotency key was used for a different message: value differs; use a new key for new content"
         )
     );
 }
@@ -106,7 +106,7 @@ fn two_produces_with_one_key_in_one_batch_are_one_message() {
     held.finish_commit();
     assert_eq!(held.answer(tickets[0]).as_deref(), Some("stored 0:0"));
     assert_eq!(held.answer(tickets[1]).as_deref(), Some("stored 0:0 before"));
-    assert!(matches!(held.answers[&tickets[2]], Err(Rejection::KeyConflict)));
+    assert!(matches!(held.answers[&tickets[2]], Err(Rejection::KeyConflictIn { .. })));
 }
 
 #[test]

@@ -165,15 +165,15 @@ fn a_reader_of_dead_letters_skips_holes() {
             next 0 of 5, committed -1, backlog 5, leased 0, waiting 0, no_consumers
         4s join u dlq.orders/undertaker credit=1
             joined
-            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 34s
+            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 34s after "nack"
         5s ack dlq.orders/undertaker 0:0.1
             ok
             dlq.orders/undertaker 0:0 acked
-            u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 35s
+            u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 35s after "nack"
         6s crash
         7s join u dlq.orders/undertaker credit=1
             joined
-            u gets dlq.orders/undertaker 0:4.1 "m4" spent 1 until 37s
+            u gets dlq.orders/undertaker 0:4.1 "m4" spent 1 until 37s after "nack"
         40s ack dlq.orders/undertaker 0:2.1
             dlq.orders/undertaker 0:2 expired, due 635s
             dlq.orders/undertaker 0:4 expired, due 637s
@@ -207,7 +207,7 @@ fn a_reader_at_a_hole_up_to_the_end_receives_later_dead_letters() {
             orders/biller 0:1 dead
         3s join u dlq.orders/undertaker credit=1
             joined
-            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 33s
+            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 33s after "nack"
         4s crash
         5s purge orders 0:1
             purged 1
@@ -227,7 +227,7 @@ fn a_reader_at_a_hole_up_to_the_end_receives_later_dead_letters() {
             ok
             dead letter 0:2 rejected after 2 of biller, "nack"
             orders/biller 0:2 dead
-            u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 72s
+            u gets dlq.orders/undertaker 0:2.1 "m2" spent 2 until 72s after "nack"
         43s ack dlq.orders/undertaker 0:2.1
             ok
             dlq.orders/undertaker 0:2 acked
@@ -277,11 +277,11 @@ fn a_lane_starts_after_its_lowest_purged_dead_letters() {
         4s crash
         5s join u dlq.orders/undertaker
             joined
-            u gets dlq.orders/undertaker 0:2.1 "mmm2" spent 1 until 35s
+            u gets dlq.orders/undertaker 0:2.1 "mmm2" spent 1 until 35s after "nack"
         6s group dlq.orders/late => created
         6s join v dlq.orders/late
             joined
-            v gets dlq.orders/late 0:2.1 "mmm2" spent 1 until 36s
+            v gets dlq.orders/late 0:2.1 "mmm2" spent 1 until 36s after "nack"
     "#]]);
 }
 
@@ -312,12 +312,12 @@ fn a_purge_ends_open_deliveries_of_the_dead_letter() {
             orders/biller 0:2 dead
         3s join u dlq.orders/undertaker credit=2
             joined
-            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 33s
-            u gets dlq.orders/undertaker 0:1.1 "m1" spent 1 until 33s
+            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 33s after "nack"
+            u gets dlq.orders/undertaker 0:1.1 "m1" spent 1 until 33s after "nack"
         4s nack dlq.orders/undertaker 0:1.1 reason=later
             ok
             dlq.orders/undertaker 0:1 nacked, due 604s
-            u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 34s
+            u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 34s after "nack"
         4s rows note => note 1
         5s purge orders 0:0 0:1
             purged 2
@@ -333,9 +333,9 @@ fn a_purge_ends_open_deliveries_of_the_dead_letter() {
             next 3 of 3, committed 1, backlog 1, leased 1, waiting 0, nothing_new
         30m wait
             dlq.orders/undertaker 0:2 expired, due 634s
-            u gets dlq.orders/undertaker 0:2.2 "m2" spent 2 until 664s after "ack_timeout"
+            u gets dlq.orders/undertaker 0:2.2 "m2" spent 1 until 664s after "nack"
             dlq.orders/undertaker 0:2 expired, due 1264s
-            u gets dlq.orders/undertaker 0:2.3 "m2" spent 3 until 1294s after "ack_timeout"
+            u gets dlq.orders/undertaker 0:2.3 "m2" spent 1 until 1294s after "nack"
             dlq.orders/undertaker 0:2 expired, due 1894s
         31m view dlq.orders/undertaker
             next 3 of 3, committed 1, backlog 1, leased 0, waiting 1 (first 1894s), nothing_new
@@ -356,11 +356,11 @@ fn an_ack_by_an_earlier_attempt_is_stale_after_a_purge() {
             orders/biller 0:0 dead
         3s join u dlq.orders/undertaker credit=2
             joined
-            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 33s
+            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 33s after "nack"
         4s release dlq.orders/undertaker 0:0.1
             ok
             dlq.orders/undertaker 0:0 returned, due 4s
-            u gets dlq.orders/undertaker 0:0.2 "m0" spent 1 until 34s
+            u gets dlq.orders/undertaker 0:0.2 "m0" spent 1 until 34s after "nack"
         6s purge orders 0:0
             purged 1
             dlq.orders/undertaker 0:0 purged

@@ -246,7 +246,7 @@ fn dead_letters_are_not_trimmed() {
         1001s join b dlq.orders/clerk
             trim 0:0..1
             joined
-            b gets dlq.orders/clerk 0:0.1 "m0" spent 1 until 1031s
+            b gets dlq.orders/clerk 0:0.1 "m0" spent 1 until 1031s after "nack"
         1002s ack dlq.orders/clerk 0:0.1
             ok
             dlq.orders/clerk 0:0 acked

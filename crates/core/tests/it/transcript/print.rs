@@ -50,7 +50,7 @@ pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
                 if let Some(death) = &delivery.message.death {
                     world.dead.insert(format!("{} {place}", death.topic), delivery.id);
                 }
-                let error = match &*delivery.last_error {
+                let error = match delivery.last_error() {
                     "" => String::new(),
                     error => format!(" after \"{error}\""),
                 };
@@ -65,7 +65,7 @@ pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
                 let extension = extension(&delivery.message.envelope);
                 format!(
                     "{who} gets {name} \"{value}\" spent {} until {until}{error}{redriven}{extension}",
-                    delivery.spent
+                    delivery.attempts()
                 )
             }
             Action::Send(target, arrive) => {

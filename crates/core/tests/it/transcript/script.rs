@@ -351,7 +351,6 @@ pub(super) fn produce(words: &[String]) -> Produce {
             Err(_) => Seen::Absent,
         }),
         routed: option(words, "routed").map(routed),
-        request: option(words, "request").map(|request| request.parse().expect("a number")),
     }
 }
 

@@ -56,10 +56,10 @@ fn v1_the_same_key_with_another_payload_is_rejected() {
         1s topic orders 1 => created
         1s produce orders "pay 12" idem=order-77 => stored 0:0
         2s produce orders "pay 13" idem=order-77
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: value differs; use a new key for new content
         3s crash
         4s produce orders "pay 13" idem=order-77
-            refused: this idempotency key was used for a different message; use a new key for new content
+            refused: this idempotency key was used for a different message: value differs; use a new key for new content
         5s view orders => orders 0..1 (6 bytes), dead 0, groups []
     "#]]);
 }
