@@ -202,6 +202,10 @@ impl Client {
                     let message = "start one with `driftq dev`, or set --url";
                     format!("no server at {base}; {message}")
                 }
+                // A record that is not of TLS: the server answered in plain HTTP.
+                true if cause.to_string().contains("InvalidContentType") => {
+                    format!("the server at {base} does not use TLS; set --url to http://…")
+                }
                 true => format!("cannot connect to {base}: {cause}"),
                 false => format!("{base}: {error}"),
             })

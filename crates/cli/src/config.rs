@@ -111,8 +111,9 @@ pub(crate) fn effective(flags: Flags) -> anyhow::Result<Effective> {
     let (log, log_format) = (told.log, told.log_format);
     let server = told.server().map_err(|wrong| {
         faults.extend(wrong.into_iter().map(|fault| {
-            let place = place(&fault.key).unwrap_or_else(|| DEFAULT.to_owned());
-            at(&place, &fault.key, &fault.why)
+            let key = KEYS.iter().find(|key| key.name == fault.key);
+            let flag = || key.map_or_else(|| fault.key.clone(), |key| format!("--{}", key.flag()));
+            at(&place(&fault.key).unwrap_or_else(flag), &fault.key, &fault.why)
         }));
     });
     match server {

@@ -8,7 +8,7 @@ pub const MAX_MOVE_WAIT_MS: u64 = 3_000;
 pub enum CallError {
     /// The shard was lost while it processed the call. The call may or may not have taken effect.
     #[error(
-        "the outcome is unknown; send the request again with the same key or token, or without one, look first"
+        "the outcome is unknown; repeat the request with its idempotency key or token; if it has neither, check first whether it was executed"
     )]
     Unknown,
     /// The shard is not served. Nothing was changed.

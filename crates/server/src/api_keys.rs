@@ -1,13 +1,12 @@
 //! The API keys that requests may carry.
 
-use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::Secret;
 use crate::reloaded::Reloaded;
+use crate::secret_file;
 
 /// A shorter key could be guessed.
 const CHARS_MIN: usize = 32;
@@ -99,15 +98,11 @@ pub(crate) fn weakness(key: &str) -> Option<String> {
 fn read(files: &[PathBuf]) -> Result<Vec<blake3::Hash>, String> {
     let file = files.first().ok_or("no file")?;
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-    let open = File::open(file).map_err(|error| wrong(&error))?;
-    let mode = open.metadata().map_err(|error| wrong(&error))?.permissions().mode();
-    if mode & 0o007 != 0 {
-        let (mode, path) = (mode & 0o777, file.display());
-        let why = format!("all users can access the file (mode {mode:04o}); run `chmod o= {path}`");
-        return Err(wrong(&why));
-    }
     let mut text = String::new();
-    open.take(FILE_BYTES).read_to_string(&mut text).map_err(|error| wrong(&error))?;
+    secret_file::open(file)?
+        .take(FILE_BYTES)
+        .read_to_string(&mut text)
+        .map_err(|error| wrong(&error))?;
     let keys: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if keys.is_empty() {
         return Err(wrong(&"the file has no API key"));

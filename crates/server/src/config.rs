@@ -177,7 +177,7 @@ impl Config {
         let mut faults = Vec::new();
         let mut fault = |key: &str, why: String| faults.push(Fault { key: key.to_owned(), why });
         if self.is_open_to_all() {
-            let message = "is reachable from other machines; set api_key_file, or set insecure if the network is trusted";
+            let message = "is reachable from other machines; set --api-key-file, or --insecure if the network is trusted";
             fault("listen", format!("{} {message}", self.listen));
         }
         if let Some(key) = &self.api_key
@@ -196,9 +196,9 @@ impl Config {
             fault("api_key_file", why);
         }
         if let Some(files) = &self.tls
-            && let Err(why) = files.check()
+            && let Err(Fault { key, why }) = files.check()
         {
-            fault("tls_cert_file", why);
+            fault(&key, why);
         }
         for origin in &self.allowed_origins {
             let host = origin.strip_prefix("https://").or(origin.strip_prefix("http://"));

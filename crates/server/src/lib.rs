@@ -29,6 +29,7 @@ mod node_log;
 mod outage_log;
 mod ownership_log;
 mod reloaded;
+mod secret_file;
 mod series;
 mod server;
 mod shard_stats;

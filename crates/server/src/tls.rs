@@ -7,7 +7,9 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::config::Fault;
 use crate::reloaded::Reloaded;
+use crate::secret_file;
 
 /// The files of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +30,13 @@ impl TlsFiles {
     }
 
     /// Checks the files of a configuration.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        read(&[self.cert.clone(), self.key.clone()]).map(drop)
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        let fault = |key: &str| {
+            let key = key.to_owned();
+            move |why| Fault { key, why }
+        };
+        self.certificates().map_err(fault("tls_cert_file"))?;
+        read(&[self.cert.clone(), self.key.clone()]).map_err(fault("tls_key_file")).map(drop)
     }
 
     /// The certificates, which the other nodes trust.
@@ -52,7 +59,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 fn read(files: &[PathBuf]) -> Result<ServerConfig, String> {
     let [cert, key] = files else { return Err("a certificate and a key are needed".to_owned()) };
     let certificates = certificates(cert)?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| {
+    let private = PrivateKeyDer::from_pem_reader(secret_file::open(key)?).map_err(|error| {
         format!("{}: {error}; the file must be a private key as PEM", key.display())
     })?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

@@ -248,8 +248,8 @@ impl RawConfig {
         let tls = match (self.tls_cert_file, self.tls_key_file) {
             (Some(cert), Some(key)) => Some(TlsFiles { cert, key }),
             (None, None) => None,
-            (Some(_), None) => return Err(without("tls_key_file", "tls_cert_file")),
-            (None, Some(_)) => return Err(without("tls_cert_file", "tls_key_file")),
+            (Some(_), None) => return Err(without("tls_key_file", "--tls-cert-file")),
+            (None, Some(_)) => return Err(without("tls_cert_file", "--tls-key-file")),
         };
         let unkeyed_of_new_topics = match self.defaults.unkeyed {
             Unkeyed::First => driftq_server::config::Unkeyed::First,

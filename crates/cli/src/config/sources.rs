@@ -128,7 +128,15 @@ fn read(path: &Path) -> (Vec<SourcedValue>, Vec<String>) {
         Ok(table) => table,
         Err(error) => {
             let at = error.span().map_or(0, |span| span.start);
-            return (Vec::new(), vec![format!("{}: {}", place(at), error.message())]);
+            let line = text[..at.min(text.len())].lines().count().max(1);
+            let line = text.lines().nth(line - 1).unwrap_or_default().trim();
+            let hint = if error.message().contains("quoted") {
+                ""
+            } else {
+                " (a string must be in quotes)"
+            };
+            let message = format!("{}: `{line}`: {}{hint}", place(at), error.message());
+            return (Vec::new(), vec![message]);
         }
     };
     let mut leaves = Vec::new();

@@ -76,7 +76,7 @@ fn a_directory_is_copied_to_postgres_served_and_restored() {
         {"batch":SOME,"epoch":2,"rows":SOME,"shard":0}
         ! ok
         $ driftq mark-restored | sed 's/now [0-9]*/now SOME/'
-        ! error: the node at URL is running on the database; stop it, or wait until its lease expires
+        ! error: the node at URL has a lease that has not expired; stop the node if it runs on this database, and repeat when the lease has expired (cluster.lease_ms, 10 s by default)
     "#]]);
     assert_eq!(server.stop(), "");
     stage.check(&expect![[r#"

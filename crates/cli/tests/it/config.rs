@@ -103,7 +103,7 @@ fn an_invalid_file_is_reported_with_line_and_suggested_key() {
         [2]
         $ printf 'listen = \n' > driftq.toml
         $ driftq config
-        ! error: driftq.toml:1: string values must be quoted, expected literal string
+        ! error: driftq.toml:1: `listen =`: string values must be quoted, expected literal string
         [2]
         $ driftq config --config nowhere.toml
         ! error: nowhere.toml: No such file or directory (os error 2)
@@ -116,7 +116,7 @@ fn invalid_values_are_rejected_before_the_server_starts() {
     Stage::alone().check(&expect![[r#"
         $ printf '[limits]\nvalue_bytes = 99999999\n[defaults]\nlease_ms = 1\n' > driftq.toml
         $ driftq serve --listen 0.0.0.0:0
-        ! error: --listen: 0.0.0.0:0 is reachable from other machines; set api_key_file, or set insecure if the network is trusted
+        ! error: --listen: 0.0.0.0:0 is reachable from other machines; set --api-key-file, or --insecure if the network is trusted
         ! error: driftq.toml:2: `limits.value_bytes`: must be between 1 and 16777216 (got 99999999)
         ! error: driftq.toml:4: `defaults.lease_ms`: must be between 250 and 43200000 (got 1)
         [2]
@@ -137,7 +137,7 @@ fn invalid_values_are_rejected_before_the_server_starts() {
         ! error: DRIFTQ_LOG: must be error|warn|info|debug|trace (got `loud`)
         [2]
         $ driftq config --engine postgres
-        ! error: default: `database_url`: is required by the postgres engine; write it as postgresql://user:password@host/database
+        ! error: --database-url: is required by the postgres engine; write it as postgresql://user:password@host/database
         [2]
         $ driftq config --listen localhost
         ! error: --listen: must be IP:PORT (got `localhost`)

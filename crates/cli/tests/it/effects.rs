@@ -163,7 +163,7 @@ fn the_receipt_of_a_message_is_found_by_its_key() {
         ! error: the effect does not exist (NOT_FOUND, 404)
         [3]
         $ driftq effect show produce/nowhere order-77
-        ! error: the topic does not exist; create it with: driftq topic create <topic> (NOT_FOUND, 404)
+        ! error: the topic does not exist; check the name with `driftq topic list`, or create it with: driftq topic create <topic> (NOT_FOUND, 404)
         [3]
     "#]]);
 }

@@ -36,7 +36,7 @@ fn tables_and_sentences_are_escaped_and_json_is_unchanged() {
         $ driftq dlq list orders -o json | grep -o '"last_error":"[^"]*"'
         "last_error":"boom\n  dead letter: m_forged\u001b]0;title\u0007"
         $ driftq topic show "$(printf 'x\033[31m')"
-        ! error: topic "x\u{1b}[31m" does not exist; create it with: driftq topic create x\u001b[31m (NOT_FOUND, 404)
+        ! error: topic "x\u{1b}[31m" does not exist; check the name with `driftq topic list`, or create it with: driftq topic create x\u001b[31m (NOT_FOUND, 404)
         [3]
     "#]]);
 }

@@ -52,7 +52,7 @@ fn a_damaged_page_stops_its_partition_until_it_is_repaired() {
         $ driftq shard repair other
         other has no damage
         $ driftq shard repair nowhere
-        ! error: topic "nowhere" does not exist; create it with: driftq topic create nowhere (NOT_FOUND, 404)
+        ! error: topic "nowhere" does not exist; check the name with `driftq topic list`, or create it with: driftq topic create nowhere (NOT_FOUND, 404)
         [3]
         $ driftq shard repair orders --yes
         lost: partition 0, offsets 1 to 1

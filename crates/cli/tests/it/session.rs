@@ -17,7 +17,7 @@ fn topics_are_created_shown_changed_and_deleted() {
         $ driftq topic create refunds --set lease_ms=60000
         exists: refunds, partitions: 1
         $ driftq topic create refunds --partitions 2
-        ! error: the topic already exists with different partitions or settings (ALREADY_EXISTS, 409)
+        ! error: the topic already exists with partitions 1, not 2 (ALREADY_EXISTS, 409)
         [4]
         $ driftq topic create 'no spaces'
         ! error: name: must be 1 to 250 of A-Z a-z 0-9 . _ - and start with a letter or digit (INVALID_ARGUMENT, 400)
@@ -44,13 +44,37 @@ fn topics_are_created_shown_changed_and_deleted() {
         messages  0
         bytes  0
         $ driftq topic show nowhere
-        ! error: topic "nowhere" does not exist; create it with: driftq topic create nowhere (NOT_FOUND, 404)
+        ! error: topic "nowhere" does not exist; check the name with `driftq topic list`, or create it with: driftq topic create nowhere (NOT_FOUND, 404)
         [3]
         $ driftq topic list -o ndjson | wc -l
         2
         $ driftq topic show dlq.orders
-        ! error: topic "dlq.orders" does not exist (NOT_FOUND, 404)
-        [3]
+        name  dlq.orders
+        partitions  3
+        messages  0
+        bytes  0
+        dead letters  0
+        groups
+        created  TIME
+        changed settings
+        settings  auto_create_groups=true
+                          dedupe_compare=content
+                          dedupe_ttl_ms=604800000
+                          dlq_retention_ms=null
+                          effect_ttl_ms=604800000
+                          group_idle_ms=null
+                          history=false
+                          lease_ms=30000
+                          max_backlog_bytes=1073741824
+                          max_backlog_messages=1000000
+                          max_in_flight=1000
+                          max_open=10000
+                          on_doubt=null
+                          require_token=false
+                          retention_bytes=1073741824
+                          retention_ms=3600000
+                          retry_policy={"backoff_ms":1000,"max_attempts":20,"max_backoff_ms":600000}
+                          unkeyed=first
         $ driftq topic delete refunds
         ! error: deleting "refunds" would drop 0 messages (0 open), 0 groups, 0 dead letters; repeat with --yes
         [2]
@@ -84,7 +108,7 @@ fn messages_are_produced_and_consumed() {
         ! error: this idempotency key was used for a different message: value differs; use a new key for new content (CONFLICT, 422)
         [4]
         $ driftq produce nowhere 'pay 12'
-        ! error: the topic does not exist; create it with: driftq topic create <topic> (NOT_FOUND, 404)
+        ! error: the topic does not exist; check the name with `driftq topic list`, or create it with: driftq topic create <topic> (NOT_FOUND, 404)
         [3]
         $ driftq produce orders 'pay 12' --idempotency-key ''
         ! error: a value is required for '--idempotency-key <IDEMPOTENCY_KEY>' but none was supplied
@@ -147,7 +171,7 @@ fn messages_are_produced_and_consumed() {
         partition  next to deliver  settled through  backlog  leased  waiting  oldest unsettled  blocked
         consumer  leased  next expiry  settled 1m  failed 1m  expired 1m  hold p50 ms  hold p95 ms  last seen
         $ driftq consume nowhere biller
-        ! error: topic "nowhere" does not exist; create it with: driftq topic create nowhere (NOT_FOUND, 404)
+        ! error: topic "nowhere" does not exist; check the name with `driftq topic list`, or create it with: driftq topic create nowhere (NOT_FOUND, 404)
         [3]
         $ driftq consume orders other --credit 0 --count 1
         ! error: unexpected argument '--credit' found

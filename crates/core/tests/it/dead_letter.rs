@@ -14,7 +14,8 @@ fn nacks_that_use_up_the_attempts_dead_letter_the_message() {
         1s join a orders/biller
             joined
             a gets orders/biller 1:0.1 "hello" spent 1 until 31s
-        2s view dlq.orders => refused: no such topic
+        2s view dlq.orders
+            dlq.orders (dead letters) 0..0 (0 bytes), 0..0 (0 bytes), dead 0, groups []
         2s nack orders/biller 1:0.1 delay=1s
             ok
             orders/biller 1:0 nacked, due 3s
@@ -205,6 +206,8 @@ fn the_topic_of_dead_letters_exists_as_soon_as_its_source() {
 fn a_reader_of_dead_letters_may_come_before_the_first() {
     check(expect![[r#"
         1s topic orders 2 => created
+        1s view dlq.orders
+            dlq.orders (dead letters) 0..0 (0 bytes), 0..0 (0 bytes), dead 0, groups []
         2s group dlq.orders/auditor => created
         3s join c dlq.invoices/mender => refused: no such topic
         4s join m dlq.orders/mender => joined

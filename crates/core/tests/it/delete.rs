@@ -193,7 +193,8 @@ fn a_recreated_topic_may_have_other_partitions_and_no_dead_letters() {
             sweep the last pointers topic 5
         4s topic orders 3 => created
         4s view orders => orders 0..0 (0 bytes), 0..0 (0 bytes), 0..0 (0 bytes), dead 0, groups []
-        4s view dlq.orders => refused: no such topic
+        4s view dlq.orders
+            dlq.orders (dead letters) 0..0 (0 bytes), 0..0 (0 bytes), 0..0 (0 bytes), dead 0, groups []
         5s produce orders m0 p=2 => stored 2:0
         5s join b orders/biller
             joined

@@ -75,6 +75,24 @@ impl ApiError {
         self
     }
 
+    /// The error of a commit that reports outcomes of effects. If another part of it is wrong, the
+    /// outcomes are lost unless the worker records them in another way.
+    pub(crate) fn of_finishing_commit(mut self) -> ApiError {
+        let is_of_another_part = match &self.0.details {
+            Details::InvalidArgument(_)
+            | Details::NotFound(_)
+            | Details::AlreadyExists(_)
+            | Details::TooLarge(_) => true,
+            Details::Conflict(_) => self.0.item.is_some(),
+            _ => false,
+        };
+        if is_of_another_part {
+            let advice = "correct the commit and repeat it, or record the outcomes of its effects with POST /v1/effects/finish";
+            self.0.message = format!("{}. Nothing was committed: {advice}", self.0.message);
+        }
+        self
+    }
+
     /// The limit that was reached, if that is the error.
     pub(crate) fn exhausted(&self) -> Option<ExhaustedReason> {
         match &self.0.details {
@@ -269,10 +287,12 @@ fn not_found(missing: Missing, subject: Subject<'_>) -> String {
         }
         (Missing::Topic, Some(topic), _) => {
             let topic = shortened(topic);
-            format!("topic {topic:?} does not exist; create it with: driftq topic create {topic}")
+            format!(
+                "topic {topic:?} does not exist; check the name with `driftq topic list`, or create it with: driftq topic create {topic}"
+            )
         }
         (Missing::Topic, None, _) => {
-            "the topic does not exist; create it with: driftq topic create <topic>".to_owned()
+            "the topic does not exist; check the name with `driftq topic list`, or create it with: driftq topic create <topic>".to_owned()
         }
         (Missing::Group, Some(topic), Some(group)) => {
             let (topic, group) = (shortened(topic), shortened(group));

@@ -33,8 +33,13 @@ pub(crate) async fn commit(
     State(app): State<App>,
     input: Input<CommitRequest>,
 ) -> Result<Json<Committed>, ApiError> {
-    let commit = commit_of(&app, input.body)?;
-    let command::Committed { produced, repeated } = app.call(commit).await?;
+    let finishes = !input.body.effects.is_empty();
+    let answered = match commit_of(&app, input.body) {
+        Ok(commit) => app.call(commit).await,
+        Err(invalid) => Err(invalid),
+    };
+    let command::Committed { produced, repeated } =
+        answered.map_err(|error| if finishes { error.of_finishing_commit() } else { error })?;
     let receipt = |CommitReceipt { topic, receipt }: CommitReceipt| {
         let topic = topic.to_string();
         match receipt {

@@ -134,3 +134,14 @@ settings! {
     }
     nullable { dlq_retention_ms, on_doubt, group_idle_ms }
 }
+
+/// What a topic has in place of the requested settings, such as `lease_ms 30000, not 5000`.
+pub(super) fn differences(stored: &Settings, requested: &Settings) -> Vec<String> {
+    let json = |settings: &Settings| {
+        serde_json::to_value(wire(settings)).expect("settings serialize to JSON")
+    };
+    let (stored, requested) = (json(stored), json(requested));
+    let stored = stored.as_object().into_iter().flatten();
+    let differing = stored.filter(|(name, value)| requested[*name] != **value);
+    differing.map(|(name, value)| format!("{name} {value}, not {}", requested[name])).collect()
+}

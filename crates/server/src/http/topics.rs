@@ -52,12 +52,11 @@ pub(crate) async fn create(
     let partitions = partitions.map_or(1, PartitionCount::get).max(1);
     let settings = settings.map(settings::change).unwrap_or_default().set;
     let topic = topic_name(&name);
-    let create = CreateTopic { name: topic.clone(), partitions, settings };
+    let create = CreateTopic { name: topic, partitions, settings };
     let act = act_of(None, None);
-    let answered = app.try_call(Recorded { act: act.clone(), call: create }).await?;
-    if let Err(rejection @ Rejection::TopicExists { .. }) = answered {
-        let current = Box::new(Existing::Topic(view(&app, topic).await?));
-        return Err(ApiError::new(AlreadyExists { current }, rejection.to_string()));
+    let answered = app.try_call(Recorded { act: act.clone(), call: create.clone() }).await?;
+    if let Err(Rejection::TopicExists { .. }) = answered {
+        return Err(already_exists(&app, &create).await?);
     }
     let (code, status) = match answered? {
         Creation::Created => {
@@ -67,6 +66,21 @@ pub(crate) async fn create(
         Creation::Existed => (StatusCode::OK, TopicStatus::Exists),
     };
     Ok((code, Json(CreatedTopic { status, name, partitions })))
+}
+
+/// The error for a topic that exists with another number of partitions or other settings.
+async fn already_exists(app: &App, create: &CreateTopic) -> Result<ApiError, ApiError> {
+    let topic = app.call(ViewTopic(create.name.clone())).await?;
+    let current = convert::topic(&topic, true);
+    let mut differences = Vec::new();
+    if current.partitions != create.partitions {
+        differences.push(format!("partitions {}, not {}", current.partitions, create.partitions));
+    }
+    let requested = topic.settings.with(&create.settings);
+    differences.extend(settings::differences(&topic.settings, &requested));
+    let message = format!("the topic already exists with {}", differences.join(", "));
+    let current = Box::new(Existing::Topic(current));
+    Ok(ApiError::new(AlreadyExists { current }, message))
 }
 
 async fn view(app: &App, name: driftq_core::command::TopicName) -> Result<Topic, ApiError> {

@@ -120,6 +120,9 @@ async fn a_rejection_names_its_item_and_changes_nothing() {
         assert_eq!((&refused["part"], &refused["index"]), (&part, &index), "{change}");
         let message = refused["message"].as_str().expect("text");
         assert!(!message.contains("use commit"), "this is a commit: {message}");
+        if [404, 413].contains(&status) {
+            assert!(message.contains("record the outcomes of its effects with POST"), "{message}");
+        }
     }
     assert_eq!(count(&broker, "next").await, 0);
     let record = broker.get("/v1/effects?scope=effect/t/g&key=k").await.is(200);

@@ -398,6 +398,11 @@ async fn a_dead_letter_that_fails_again_is_retried_and_never_dropped() {
 async fn the_topic_of_dead_letters_exists_before_the_first() {
     let broker = Broker::start().await;
     broker.topic("t").await;
+    let shown = broker.get("/v1/topics/dlq.t").await.is(200);
+    assert_eq!((&shown["messages"], &shown["groups"]), (&json!(0), &json!([])));
+    let page = broker.get("/v1/topics/dlq.t/messages").await.is(200);
+    assert_eq!(page["messages"], json!([]));
+    broker.get("/v1/topics/dlq.v").await.refused(404, "NOT_FOUND");
     let created = broker.post("/v1/topics", json!({ "name": "dlq.t" })).await.is(200);
     assert_eq!(created["status"], "exists");
     broker.post("/v1/topics", json!({ "name": "dlq.u" })).await.refused(400, "INVALID_ARGUMENT");

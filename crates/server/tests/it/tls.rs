@@ -1,5 +1,6 @@
 //! Encrypted connections, and keys and certificates that change while the server runs.
 
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,7 +27,9 @@ fn certify(directory: &Path) -> Certificate {
     let params = CertificateParams::new(names).expect("names");
     let pem = params.self_signed(&key).expect("a certificate").pem();
     std::fs::write(directory.join("cert.pem"), &pem).expect("a file");
-    std::fs::write(directory.join("key.pem"), key.serialize_pem()).expect("a file");
+    let file = directory.join("key.pem");
+    std::fs::write(&file, key.serialize_pem()).expect("a file");
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its own file");
     Certificate::from_pem(pem.as_bytes()).expect("it is PEM")
 }
 

@@ -33,13 +33,20 @@ async fn creating_a_different_topic_is_rejected_with_the_existing_one() {
     let broker = Broker::start().await;
     broker.topic_with("orders", 3, json!({ "lease_ms": 60000 })).await;
     let others = [
-        json!({ "name": "orders" }),
-        json!({ "name": "orders", "partitions": 2 }),
-        json!({ "name": "orders", "partitions": 3, "settings": { "lease_ms": 60001 } }),
-        json!({ "name": "orders", "partitions": 3, "settings": { "max_in_flight": 7 } }),
+        (json!({ "name": "orders" }), "partitions 3, not 1"),
+        (json!({ "name": "orders", "partitions": 2 }), "partitions 3, not 2"),
+        (
+            json!({ "name": "orders", "partitions": 3, "settings": { "lease_ms": 60001 } }),
+            "lease_ms 60000, not 60001",
+        ),
+        (
+            json!({ "name": "orders", "partitions": 2, "settings": { "max_in_flight": 7 } }),
+            "partitions 3, not 2, max_in_flight 1000, not 7",
+        ),
     ];
-    for other in others {
+    for (other, difference) in others {
         let body = broker.post("/v1/topics", other).await.refused(409, "ALREADY_EXISTS");
+        assert_eq!(body["message"], format!("the topic already exists with {difference}"));
         assert_eq!(body["current"]["name"], "orders", "{body}");
         assert_eq!(body["current"]["partitions"], 3, "{body}");
         assert_eq!(body["current"]["settings"]["lease_ms"], 60000, "{body}");

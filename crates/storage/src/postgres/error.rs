@@ -1,7 +1,7 @@
 //! Errors of the PostgreSQL engine.
 
 use driftq_core::ShardId;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
 use crate::EngineError;
 
@@ -33,7 +33,9 @@ pub enum OpenError {
         "the tables were created in another database; if they were restored from a backup, run `driftq mark-restored`"
     )]
     Restored,
-    #[error("the node at {0} is running on the database; stop it, or wait until its lease expires")]
+    #[error(
+        "the node at {0} has a lease that has not expired; stop the node if it runs on this database, and repeat when the lease has expired (cluster.lease_ms, 10 s by default)"
+    )]
     Alive(String),
 }
 
@@ -77,10 +79,19 @@ impl From<PgError> for EngineError {
 /// Formats an error with its cause.
 pub(super) fn with_cause(error: &tokio_postgres::Error) -> String {
     match (error.as_db_error(), std::error::Error::source(error)) {
+        (Some(database), _) if is_denied(database) => {
+            let grant = "let its owner run: GRANT CONNECT, CREATE ON DATABASE <database> TO <role>";
+            format!("{database}; {grant}")
+        }
         (Some(database), _) => database.to_string(),
         (None, Some(source)) => format!("{error}: {source}"),
         (None, None) => error.to_string(),
     }
+}
+
+/// Whether the role may not use the database.
+fn is_denied(error: &DbError) -> bool {
+    *error.code() == SqlState::INSUFFICIENT_PRIVILEGE && error.message().contains("for database")
 }
 
 /// Whether the head was rejected: its predecessor is not the last batch, or another node has

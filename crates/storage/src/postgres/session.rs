@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, Statement};
 
-use super::error::PgError;
+use super::error::{PgError, with_cause};
 use super::fixed::IDENTITY;
 use super::sql::Sql;
 use super::target::{CONNECT_TIMEOUT, Target};
@@ -59,8 +59,10 @@ impl Session {
             Ok::<_, tokio_postgres::Error>(client)
         };
         // A paused server accepts the connection and does not respond.
+        let failed = |why: &str| PgError::Database(format!("{}: {why}", target.names()));
         let client = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
-        let client = client.map_err(|_| PgError::Database(SILENT.to_owned()))??;
+        let client = client.map_err(|_| failed(SILENT))?;
+        let client = client.map_err(|error| failed(&with_cause(&error)))?;
         Ok(Session { client, statements: HashMap::new(), warnings })
     }
 

@@ -30,6 +30,9 @@ impl Directory {
             let what = format!("{what} {}", path.display());
             move |error: io::Error| OpenError::Directory(what, error)
         };
+        if path.is_file() {
+            return Err(OpenError::NotADirectory(path.to_owned()));
+        }
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("create"))?;
         let mode = path.metadata().map_err(failed("read"))?.permissions().mode();
         if mode & WRITABLE_BY_OTHERS != 0 {

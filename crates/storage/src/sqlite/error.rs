@@ -15,6 +15,8 @@ pub(super) fn is_temporary(error: &rusqlite::Error) -> bool {
 pub enum OpenError {
     #[error("cannot {0}: {1}")]
     Directory(String, #[source] std::io::Error),
+    #[error("{} is a file; set --data to a directory", .0.display())]
+    NotADirectory(PathBuf),
     #[error("{} is in use by process {pid}; stop it, or set --data to another directory", directory.display())]
     Locked { directory: PathBuf, pid: String },
     #[error("other users can write to {0} (mode {mode:04o}); run `chmod go-w {0}`, or set --data to a new directory inside it", directory.display())]

@@ -256,6 +256,11 @@ impl Context<'_> {
         }
     }
 
+    /// Returns a topic to show it. Nothing is stored.
+    pub(crate) fn topic_to_show(&self, name: &TopicName) -> Result<Cow<'_, Topic>, Rejection> {
+        self.topic_to_read(name, &mut self.ids.clone(), &mut Vec::new())
+    }
+
     /// Returns the source of the named topic of dead letters, if that topic is not stored yet.
     fn source_without_dead_letters(&self, name: &TopicName) -> Option<&Topic> {
         let source = TopicName { topic: source_of(&name.topic)?.into(), ..name.clone() };

@@ -46,6 +46,12 @@ impl Shard {
 
 impl Context<'_> {
     pub(crate) fn peek(&self, peek: &Peek) -> Decided {
+        if self.topic_named(&peek.topic).is_err() {
+            // The topic of dead letters before the first one.
+            self.topic_to_show(&peek.topic)?;
+            let empty = Peeked { messages: Vec::new(), scanned: 0, next: None };
+            return Ok(Decision::reply(Reply::Peeked(Box::new(empty))));
+        }
         let view = self.peek_view(peek)?;
         let slice = self.peek_slice(&view)?;
         let mut peeked = Peeked { messages: Vec::new(), scanned: 0, next: Some(slice.end) };

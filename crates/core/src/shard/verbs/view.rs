@@ -18,8 +18,8 @@ use crate::view::{
 
 impl Context<'_> {
     pub(crate) fn view_topic(&self, name: &TopicName) -> Decided {
-        let topic = self.topic_named(name)?;
-        Ok(Decision::reply(Reply::Topic(Box::new(show_topic(self.now, topic)))))
+        let topic = self.topic_to_show(name)?;
+        Ok(Decision::reply(Reply::Topic(Box::new(show_topic(self.now, &topic)))))
     }
 
     pub(crate) fn list_topics(&self, namespace: &Text) -> Decision {
@@ -45,7 +45,7 @@ impl Context<'_> {
     }
 
     pub(crate) fn list_groups(&self, name: &TopicName) -> Decided {
-        let topic = self.topic_named(name)?;
+        let topic = self.topic_to_show(name)?;
         let groups = topic.groups.values().map(|id| &self.groups[id]);
         let mut volatile = Vec::new();
         let views =
