@@ -57,7 +57,7 @@ patch! {
     lease_ms: LeaseMs,
     max_in_flight: MaxInFlight,
     max_open: MaxOpen,
-    retry_policy: TopicRetryPolicy,
+    retry_policy: RetryPolicyPatch,
     max_backlog_messages: BacklogLimit,
     max_backlog_bytes: BacklogLimit,
     retention_ms: RetentionMs,
@@ -93,8 +93,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Patch<T> {
 }
 
 /// How often, and after which waits, messages without their own policy are retried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(from = "Object<RetryPolicyFields>")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference explains each field")]
 pub struct TopicRetryPolicy {
     pub max_attempts: MaxAttempts,
@@ -102,18 +101,41 @@ pub struct TopicRetryPolicy {
     pub max_backoff_ms: BackoffMs,
 }
 
-/// The fields of [`TopicRetryPolicy`], which is never written as a list.
+/// Fields of the retry policy to change. Missing fields keep their values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(from = "Object<RetryPolicyFields>")]
+#[expect(missing_docs, reason = "the API reference explains each field")]
+pub struct RetryPolicyPatch {
+    #[schema(value_type = MaxAttempts, required = false)]
+    pub max_attempts: Option<MaxAttempts>,
+    #[schema(value_type = BackoffMs, required = false)]
+    pub backoff_ms: Option<BackoffMs>,
+    #[schema(value_type = BackoffMs, required = false)]
+    pub max_backoff_ms: Option<BackoffMs>,
+}
+
+/// The fields of [`RetryPolicyPatch`], which is never written as a list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RetryPolicyFields {
-    max_attempts: MaxAttempts,
-    backoff_ms: BackoffMs,
-    max_backoff_ms: BackoffMs,
+    #[serde(default, deserialize_with = "not_null")]
+    max_attempts: Option<MaxAttempts>,
+    #[serde(default, deserialize_with = "not_null")]
+    backoff_ms: Option<BackoffMs>,
+    #[serde(default, deserialize_with = "not_null")]
+    max_backoff_ms: Option<BackoffMs>,
 }
 
-impl From<Object<RetryPolicyFields>> for TopicRetryPolicy {
-    fn from(Object(fields): Object<RetryPolicyFields>) -> TopicRetryPolicy {
+/// Rejects null, which resets a whole setting but not a field of one.
+fn not_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+impl From<Object<RetryPolicyFields>> for RetryPolicyPatch {
+    fn from(Object(fields): Object<RetryPolicyFields>) -> RetryPolicyPatch {
         let RetryPolicyFields { max_attempts, backoff_ms, max_backoff_ms } = fields;
-        TopicRetryPolicy { max_attempts, backoff_ms, max_backoff_ms }
+        RetryPolicyPatch { max_attempts, backoff_ms, max_backoff_ms }
     }
 }

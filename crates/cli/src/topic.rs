@@ -43,14 +43,15 @@ Examples:
     #[command(after_help = "\
 Examples:
   driftq topic create orders
-  driftq topic create orders --partitions 3 --set lease_ms=60000 --set unkeyed=spread")]
+  driftq topic create orders --partitions 3 --set lease_ms=60000 --set unkeyed=spread
+  driftq topic create orders --set retry_policy.max_attempts=3")]
     Create {
         /// Topic name
         topic: String,
         /// Number of partitions, between 1 and 1024, fixed at creation
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
         partitions: u32,
-        /// Setting of the topic (repeatable)
+        /// Setting of the topic, such as lease_ms=60000 or retry_policy.max_attempts=3 (repeatable)
         #[arg(long, value_name = "NAME=VALUE")]
         set: Vec<String>,
     },
@@ -58,6 +59,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   driftq topic set orders lease_ms=60000 max_in_flight=64
+  driftq topic set orders retry_policy.max_attempts=3
   driftq topic set orders lease_ms=null")]
     Set {
         /// Topic name
@@ -84,7 +86,8 @@ Examples:
     },
 }
 
-/// Parses NAME=VALUE arguments. A value that is not valid JSON is a string.
+/// Parses NAME=VALUE arguments. A value that is not valid JSON is a string. A dotted name is a field
+/// of an object.
 fn settings(given: &[String]) -> Result<Value, CliError> {
     let mut settings = Map::new();
     for one in given {
@@ -94,7 +97,21 @@ fn settings(given: &[String]) -> Result<Value, CliError> {
             )));
         };
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
-        settings.insert(name.to_owned(), value);
+        let (setting, field) = match name.split_once('.') {
+            Some((setting, field)) => (setting, Some(field)),
+            None => (name, None),
+        };
+        match (field, settings.get_mut(setting)) {
+            (None, None) => settings.insert(setting.to_owned(), value),
+            (Some(field), None) => settings.insert(setting.to_owned(), json!({ field: value })),
+            (Some(field), Some(Value::Object(fields))) if !fields.contains_key(field) => {
+                fields.insert(field.to_owned(), value)
+            }
+            (_, Some(_)) => {
+                let message = format!("`{one}` sets `{name}` a second time");
+                return Err(CliError::Usage(message));
+            }
+        };
     }
     Ok(Value::Object(settings))
 }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::Tip;
 use crate::id::{ConsumerId, GroupId, MessageId, Offset, ShardId, Text, TopicId};
-use crate::message::Receipt;
+use crate::message::{Receipt, RetryRequest};
 use crate::settings::{SettingsChange, SettingsPatch};
 use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};
@@ -189,6 +189,9 @@ pub struct CreateTopic {
     pub partitions: u32,
     /// The settings that differ from the defaults.
     pub settings: SettingsPatch,
+    /// Fields of the retry policy that differ from the defaults, if not all are set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_policy: Option<RetryRequest>,
 }
 
 /// Change settings of a topic. The change applies to later decisions.

@@ -106,7 +106,7 @@ impl Envelope {
     }
 }
 
-/// A retry policy as the producer sent it. Missing fields default to the topic's policy.
+/// A retry policy as a request sent it. Missing fields default to the topic's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryRequest {
     /// Maximum number of deliveries; −1 means no limit, 0 that the field is missing.
@@ -121,6 +121,20 @@ impl RetryRequest {
     /// Checks the fields that do not depend on the topic.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         self.over(&RetryPolicy { max_attempts: 1, backoff_ms: 0, max_backoff_ms: 0 }).check()
+    }
+
+    /// Returns the given fields, by name.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&'static str, i64)> {
+        let number = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+        let fields = [
+            (
+                "retry_policy.max_attempts",
+                (self.max_attempts != 0).then(|| self.max_attempts.into()),
+            ),
+            ("retry_policy.backoff_ms", self.backoff_ms.map(number)),
+            ("retry_policy.max_backoff_ms", self.max_backoff_ms.map(number)),
+        ];
+        fields.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 
     /// Returns this policy, with the topic's values for missing fields.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{ATTEMPTS_MAX, LEASE_MS_MAX, LEASE_MS_MIN};
+use crate::message::RetryRequest;
 
 /// How often, and after which waits, a message is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,6 +148,24 @@ pub struct SettingsChange {
     pub set: SettingsPatch,
     /// Settings that are reset to their defaults.
     pub reset: Vec<SettingName>,
+    /// Fields of the retry policy that get a value. The others keep theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_policy: Option<RetryRequest>,
+}
+
+impl SettingsPatch {
+    /// Returns this patch with the fields of `request` in its retry policy. Missing fields take
+    /// their value from the patch, or else from `defaults`.
+    #[must_use]
+    pub fn with_retry(
+        &self,
+        request: Option<&RetryRequest>,
+        defaults: &Settings,
+    ) -> SettingsPatch {
+        let policy = self.retry_policy.as_ref().unwrap_or(&defaults.retry_policy);
+        let changed = request.map(|request| request.over(policy));
+        SettingsPatch { retry_policy: changed.or(self.retry_policy), ..self.clone() }
+    }
 }
 
 macro_rules! settings {

@@ -234,7 +234,12 @@ impl Server {
     /// Creates a topic with default settings. The error says why it was rejected.
     pub async fn create_topic(&self, name: &str, partitions: u32) -> Result<(), String> {
         let name = http::topic_name(name);
-        let create = CreateTopic { name, partitions, settings: SettingsPatch::default() };
+        let create = CreateTopic {
+            name,
+            partitions,
+            settings: SettingsPatch::default(),
+            retry_policy: None,
+        };
         match self.node.call(Command::CreateTopic(Box::new(create))).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(rejection)) => Err(rejection.to_string()),

@@ -85,6 +85,7 @@ impl World {
             name: topic_name(&plan.name.into()),
             partitions: plan.partitions,
             settings: plan.settings,
+            retry_policy: None,
         };
         self.begin(
             client,
@@ -219,7 +220,8 @@ impl World {
         me.briefs += 1;
         let brief: Name = format!("brief-{}", me.briefs).into();
         let settings = self.plan[0].settings.clone();
-        let create = CreateTopic { name: topic_name(&brief), partitions: 2, settings };
+        let name = topic_name(&brief);
+        let create = CreateTopic { name, partitions: 2, settings, retry_policy: None };
         self.begin(
             client,
             Task::CreateShortLived(brief),

@@ -105,6 +105,7 @@ impl<E: Engine> Bench<E> {
             name: topic(),
             partitions: PARTITIONS,
             settings,
+            retry_policy: None,
         })));
         self.turn();
         let mut consumer = 0;

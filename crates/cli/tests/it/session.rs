@@ -43,6 +43,19 @@ fn topics_are_created_shown_changed_and_deleted() {
         partitions  1
         messages  0
         bytes  0
+        $ driftq topic create tasks --set 'retry_policy={"max_attempts":3}' && driftq topic show tasks -o json | grep -o '"retry_policy":{[^}]*}'
+        created: tasks, partitions: 1
+        "retry_policy":{"max_attempts":3,"backoff_ms":1000,"max_backoff_ms":600000}
+        $ driftq topic set tasks retry_policy.max_attempts=5 retry_policy.backoff_ms=20 -o json | grep -o '"retry_policy":{[^}]*}'
+        "retry_policy":{"max_attempts":5,"backoff_ms":20,"max_backoff_ms":600000}
+        $ driftq topic set tasks retry_policy.attempts=5
+        ! error: settings.retry_policy.attempts: unknown field; known: max_attempts, backoff_ms, max_backoff_ms (INVALID_ARGUMENT, 400)
+        [2]
+        $ driftq topic set tasks retry_policy=null retry_policy.max_attempts=5
+        ! error: `retry_policy.max_attempts=5` sets `retry_policy.max_attempts` a second time
+        [2]
+        $ driftq topic delete tasks --yes
+        deleted tasks with 0 messages
         $ driftq topic show nowhere
         ! error: topic "nowhere" does not exist; check the name with `driftq topic list`, or create it with: driftq topic create nowhere (NOT_FOUND, 404)
         [3]

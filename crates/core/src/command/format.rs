@@ -3,6 +3,7 @@
 use crate::call_error::CallError;
 use crate::command::{Command, Rejection};
 use crate::format::Format;
+use crate::settings::SettingsChange;
 
 impl Command {
     /// Returns the lowest format whose readers understand the command.
@@ -15,19 +16,18 @@ impl Command {
             Command::Arrive(arrive) => {
                 arrive.messages.iter().map(|message| message.envelope.format()).max()
             }
-            // A setting that the first release does not know.
-            Command::CreateTopic(create) if create.settings.dedupe_compare.is_some() => {
-                Some(Format::V2)
+            // Settings that the first release does not know.
+            Command::CreateTopic(create) => {
+                let is_known =
+                    create.settings.dedupe_compare.is_none() && create.retry_policy.is_none();
+                (!is_known).then_some(Format::V2)
             }
-            Command::PatchTopic(patch)
-                if patch.settings.set.dedupe_compare.is_some()
-                    || patch
-                        .settings
-                        .reset
-                        .iter()
-                        .any(|setting| setting.as_str() == "dedupe_compare") =>
-            {
-                Some(Format::V2)
+            Command::PatchTopic(patch) => {
+                let SettingsChange { set, reset, retry_policy } = &patch.settings;
+                let is_known = set.dedupe_compare.is_none()
+                    && !reset.iter().any(|setting| setting.as_str() == "dedupe_compare")
+                    && retry_policy.is_none();
+                (!is_known).then_some(Format::V2)
             }
             Command::Recorded(_) => Some(Format::V2),
             _ => None,

@@ -250,6 +250,7 @@ pub(crate) fn topic(partitions: u32, patch: SettingsPatch) -> Command {
         name: topic_name("orders"),
         partitions,
         settings: SettingsPatch { retry_policy: patch.retry_policy.or(Some(forever)), ..patch },
+        retry_policy: None,
     }))
 }
 

@@ -21,6 +21,42 @@ fn a_patch_merges_and_a_reset_restores_the_default() {
 }
 
 #[test]
+fn missing_fields_of_a_retry_policy_take_the_value_in_force() {
+    check(expect![[r#"
+        1s topic orders 1 retry=2 => created
+        1s topic orders 1 retry=2 => exists
+        1s topic orders 1 retry=3
+            refused: the topic already exists with different partitions or settings
+        1s act patch orders retry=,1h
+            orders 0..0 (0 bytes), dead 0, groups [], changed retry_policy
+        2s topic orders 1 retry=2,1h => exists
+        2s produce orders m0 => stored 0:0
+        2s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 32s
+        3s nack orders/biller 0:0.1
+            ok
+            orders/biller 0:0 nacked, due 1875.645s
+        4s crash
+        2h join b orders/biller
+            joined
+            b gets orders/biller 0:0.2 "m0" spent 2 until 7230s after "nack"
+        3h nack orders/biller 0:0.2
+            dead letter 0:0 exhausted after 2 of biller, "ack_timeout"
+            orders/biller 0:0 dead
+            trim 0:0..1
+            stale: dead
+        4h patch orders retry=,,5s
+            refused: settings.retry_policy: backoff_ms must not exceed max_backoff_ms
+        5h topic orders 1 retry=2,1h => exists
+        5h patch orders reset=retry_policy => orders 1..1 (0 bytes), dead 1, groups ["biller"]
+        5h topic orders 1 retry=20 => exists
+        6h audit 1..9 of=default/acts
+            #1 patch_topic orders act-1 ops test r-1 {"retry_policy.backoff_ms":"3600000"} 5ac921ba (next 2)
+    "#]]);
+}
+
+#[test]
 fn a_patch_is_validated_as_a_unit() {
     check(expect![[r#"
         1s topic orders 1 max_in_flight=5 max_open=10 => created

@@ -4,9 +4,11 @@ use driftq_api::number::{
     BacklogLimit, BackoffMs, DedupeTtlMs, DlqRetentionMs, EffectTtlMs, GroupIdleMs, LeaseMs,
     MaxAttempts, MaxInFlight, MaxOpen, RetentionBytes, RetentionMs,
 };
-use driftq_api::settings::{self as wire, Patch, TopicRetryPolicy};
+use driftq_api::settings::{self as wire, Patch, RetryPolicyPatch, TopicRetryPolicy};
 use driftq_api::words;
-use driftq_core::{AutoCreateGroups, RetryPolicy, SettingName, Settings, SettingsChange};
+use driftq_core::{
+    AutoCreateGroups, RetryPolicy, RetryRequest, SettingName, Settings, SettingsChange,
+};
 
 use super::words::{ToCore, ToWire};
 
@@ -81,21 +83,36 @@ impl<Wire: Setting<Core>, Core> Setting<Option<Core>> for Option<Wire> {
     }
 }
 
-impl Setting<RetryPolicy> for TopicRetryPolicy {
-    fn to_core(self) -> RetryPolicy {
-        RetryPolicy {
-            max_attempts: self.max_attempts.to_core(),
-            backoff_ms: self.backoff_ms.to_core(),
-            max_backoff_ms: self.max_backoff_ms.to_core(),
-        }
+/// The retry policy of a topic in a response.
+fn wire_retry(core: &RetryPolicy) -> TopicRetryPolicy {
+    TopicRetryPolicy {
+        max_attempts: Setting::of_core(&core.max_attempts),
+        backoff_ms: Setting::of_core(&core.backoff_ms),
+        max_backoff_ms: Setting::of_core(&core.max_backoff_ms),
     }
+}
 
-    fn of_core(core: &RetryPolicy) -> TopicRetryPolicy {
-        TopicRetryPolicy {
-            max_attempts: Setting::of_core(&core.max_attempts),
-            backoff_ms: Setting::of_core(&core.backoff_ms),
-            max_backoff_ms: Setting::of_core(&core.max_backoff_ms),
-        }
+/// Adds the retry policy of a request to `change`.
+fn change_retry(patch: Patch<RetryPolicyPatch>, change: &mut SettingsChange) {
+    let RetryPolicyPatch { max_attempts, backoff_ms, max_backoff_ms } = match patch {
+        Patch::Keep => return,
+        Patch::Reset => return change.reset.extend(SettingName::of("retry_policy")),
+        Patch::Set(policy) => policy,
+    };
+    if let (Some(max_attempts), Some(backoff_ms), Some(max_backoff_ms)) =
+        (max_attempts, backoff_ms, max_backoff_ms)
+    {
+        change.set.retry_policy = Some(RetryPolicy {
+            max_attempts: max_attempts.get(),
+            backoff_ms: backoff_ms.get(),
+            max_backoff_ms: max_backoff_ms.get(),
+        });
+    } else if max_attempts.is_some() || backoff_ms.is_some() || max_backoff_ms.is_some() {
+        change.retry_policy = Some(RetryRequest {
+            max_attempts: max_attempts.map_or(0, MaxAttempts::get),
+            backoff_ms: backoff_ms.map(BackoffMs::get),
+            max_backoff_ms: max_backoff_ms.map(BackoffMs::get),
+        });
     }
 }
 
@@ -106,6 +123,7 @@ macro_rules! settings {
             wire::Settings {
                 $($value: Setting::of_core(&settings.$value),)*
                 $($nullable: Setting::of_core(&settings.$nullable),)*
+                retry_policy: wire_retry(&settings.retry_policy),
             }
         }
 
@@ -122,6 +140,7 @@ macro_rules! settings {
                 Patch::Reset => change.reset.extend(SettingName::of(stringify!($nullable))),
                 Patch::Set(value) => change.set.$nullable = Some(Some(value.to_core())),
             })*
+            change_retry(patch.retry_policy, &mut change);
             change
         }
     };
@@ -129,7 +148,7 @@ macro_rules! settings {
 
 settings! {
     values {
-        lease_ms, max_in_flight, max_open, retry_policy, max_backlog_messages, max_backlog_bytes, retention_ms,
+        lease_ms, max_in_flight, max_open, max_backlog_messages, max_backlog_bytes, retention_ms,
         retention_bytes, dedupe_ttl_ms, dedupe_compare, effect_ttl_ms, unkeyed, require_token, auto_create_groups, history
     }
     nullable { dlq_retention_ms, on_doubt, group_idle_ms }

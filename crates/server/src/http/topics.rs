@@ -11,11 +11,11 @@ use driftq_api::topic::{
     TopicNames, Topics,
 };
 use driftq_api::words::{DeletedStatus, TopicStatus};
-use driftq_core::Rejection;
 use driftq_core::command::{
     self, CreateTopic, Creation, DeleteTopic, ListTopics, PatchTopic, Recorded, TopicContents,
     ViewTopic, WouldDeleteTopic,
 };
+use driftq_core::{Rejection, SettingsChange};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -50,9 +50,10 @@ pub(crate) async fn create(
 ) -> Result<(StatusCode, Json<CreatedTopic>), ApiError> {
     let Create { name, partitions, settings } = input.body;
     let partitions = partitions.map_or(1, PartitionCount::get).max(1);
-    let settings = settings.map(settings::change).unwrap_or_default().set;
+    let SettingsChange { set: settings, retry_policy, .. } =
+        settings.map(settings::change).unwrap_or_default();
     let topic = topic_name(&name);
-    let create = CreateTopic { name: topic, partitions, settings };
+    let create = CreateTopic { name: topic, partitions, settings, retry_policy };
     let act = act_of(None, None);
     let answered = app.try_call(Recorded { act: act.clone(), call: create.clone() }).await?;
     if let Err(Rejection::TopicExists { .. }) = answered {
@@ -76,7 +77,8 @@ async fn already_exists(app: &App, create: &CreateTopic) -> Result<ApiError, Api
     if current.partitions != create.partitions {
         differences.push(format!("partitions {}, not {}", current.partitions, create.partitions));
     }
-    let requested = topic.settings.with(&create.settings);
+    let patch = create.settings.with_retry(create.retry_policy.as_ref(), &topic.settings);
+    let requested = topic.settings.with(&patch);
     differences.extend(settings::differences(&topic.settings, &requested));
     let message = format!("the topic already exists with {}", differences.join(", "));
     let current = Box::new(Existing::Topic(current));

@@ -133,6 +133,38 @@ async fn a_patch_merges_and_null_restores_the_default() {
 }
 
 #[tokio::test]
+async fn a_retry_policy_may_be_given_in_part() {
+    let broker = Broker::start().await;
+    let policy = |attempts: i64, base: u64, most: u64| json!({ "max_attempts": attempts, "backoff_ms": base, "max_backoff_ms": most });
+    let settings = |policy: Value| json!({ "settings": { "retry_policy": policy } });
+    let create = |policy: Value| json!({ "name": "t", "settings": { "retry_policy": policy } });
+    broker.post("/v1/topics", create(json!({ "max_attempts": 3 }))).await.is(201);
+    assert_eq!(broker.show("t").await["settings"]["retry_policy"], policy(3, 1_000, 600_000));
+    // A repeated request is answered with `exists`, a different one is not.
+    broker.post("/v1/topics", create(json!({ "max_attempts": 3 }))).await.is(200);
+    let other = broker.post("/v1/topics", create(json!({ "max_attempts": 4 }))).await;
+    other.refused(409, "ALREADY_EXISTS");
+    for (change, expected) in [
+        (json!({ "backoff_ms": 50 }), policy(3, 50, 600_000)),
+        (json!({ "max_backoff_ms": 500 }), policy(3, 50, 500)),
+        (json!({ "max_attempts": -1 }), policy(-1, 50, 500)),
+        // The longest wait is at least the first one.
+        (json!({ "backoff_ms": 900 }), policy(-1, 900, 900)),
+        (json!({}), policy(-1, 900, 900)),
+        (Value::Null, policy(20, 1_000, 600_000)),
+    ] {
+        let topic = broker.patch("/v1/topics/t", settings(change.clone())).await.is(200);
+        assert_eq!(topic["settings"]["retry_policy"], expected, "{change}");
+    }
+    let under = broker.patch("/v1/topics/t", settings(json!({ "max_backoff_ms": 1 }))).await;
+    under.invalid("settings.retry_policy");
+    for (field, wrong) in [("max_attempts", json!(0)), ("backoff_ms", json!(null))] {
+        let answer = broker.patch("/v1/topics/t", settings(json!({ field: wrong }))).await;
+        answer.invalid(&format!("settings.retry_policy.{field}"));
+    }
+}
+
+#[tokio::test]
 async fn partitions_cannot_be_patched() {
     let broker = Broker::start().await;
     broker.topic("t").await;

@@ -125,7 +125,8 @@ fn fill(messages: u64) -> Memory {
         max_open: Some(100_000),
         ..SettingsPatch::default()
     };
-    let create = CreateTopic { name: topic.clone(), partitions: PARTITIONS, settings };
+    let name = topic.clone();
+    let create = CreateTopic { name, partitions: PARTITIONS, settings, retry_policy: None };
     node.send(Command::CreateTopic(Box::new(create)));
     node.settle_down();
     node.send(Command::Join(Join {

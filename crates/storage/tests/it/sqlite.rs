@@ -275,8 +275,12 @@ fn live(engine: &Sqlite) {
     let (ownership, now, recovered) = wait(recover(engine, config)).expect("a recovery");
     let mut pipeline = Pipeline::new(recovered, ownership.epoch, now, PipelineConfig::default());
     let topic = TopicName { namespace: "default".into(), topic: "orders".into() };
-    let create =
-        CreateTopic { name: topic.clone(), partitions: 1, settings: SettingsPatch::default() };
+    let create = CreateTopic {
+        name: topic.clone(),
+        partitions: 1,
+        settings: SettingsPatch::default(),
+        retry_policy: None,
+    };
     let produce = Produce {
         topic,
         key: "".into(),

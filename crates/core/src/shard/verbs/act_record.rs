@@ -4,6 +4,7 @@ use crate::act::{Act, ActRecord};
 use crate::command::{Command, GroupName, Reply, SeekTo, Start, TopicName};
 use crate::id::{Text, cut};
 use crate::limits::REASON_BYTES_MAX;
+use crate::message::RetryRequest;
 use crate::settings::SettingsPatch;
 use crate::time::Timestamp;
 
@@ -56,18 +57,26 @@ impl Described {
         self.details.extend(settings.texts());
         self
     }
+
+    fn retry_policy(mut self, request: Option<&RetryRequest>) -> Described {
+        let fields = request.into_iter().flat_map(RetryRequest::fields);
+        self.details.extend(fields.map(|(name, value)| (name, value.to_string().into())));
+        self
+    }
 }
 
 fn describe(command: &Command, reply: &Reply) -> Option<Described> {
     let described = match (command, reply) {
         (Command::CreateTopic(create), _) => Described::of("create_topic", &create.name)
             .counts([("partitions", create.partitions.into())])
-            .settings(&create.settings),
+            .settings(&create.settings)
+            .retry_policy(create.retry_policy.as_ref()),
         (Command::PatchTopic(patch), _) => {
             let reset: Vec<&str> =
                 patch.settings.reset.iter().map(|setting| setting.as_str()).collect();
             Described::of("patch_topic", &patch.name)
                 .settings(&patch.settings.set)
+                .retry_policy(patch.settings.retry_policy.as_ref())
                 .detail("reset", reset.join(", "))
         }
         (Command::DeleteTopic(name), Reply::TopicDeleted { messages, dead_letters }) => {

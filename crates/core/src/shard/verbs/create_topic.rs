@@ -22,11 +22,15 @@ impl Context<'_> {
         if !(1..=PARTITIONS_MAX).contains(&create.partitions) {
             return Err(Rejection::invalid("partitions", "must be between 1 and 1024").into());
         }
-        self.config.defaults.with(&create.settings).check().map_err(Rejection::from)?;
+        let defaults = &self.config.defaults;
+        let settings = create.settings.with_retry(create.retry_policy.as_ref(), defaults);
+        defaults.with(&settings).check().map_err(Rejection::from)?;
         if let Some(topic) = existing {
             // Omitted settings are not compared.
+            let retry = create.retry_policy.as_ref();
+            let settings = create.settings.with_retry(retry, &topic.settings);
             let alike = topic.row.partitions == create.partitions
-                && topic.settings.with(&create.settings) == topic.settings;
+                && topic.settings.with(&settings) == topic.settings;
             let id = topic.row.id;
             return if alike {
                 let reply = Reply::TopicExists { topic: id, partitions: create.partitions };
@@ -48,10 +52,7 @@ impl Context<'_> {
             name: create.name.topic.clone(),
             kind: TopicKind::Topic,
             partitions: create.partitions,
-            patch: SettingsPatch {
-                unkeyed: create.settings.unkeyed.or(unkeyed),
-                ..create.settings.clone()
-            },
+            patch: SettingsPatch { unkeyed: settings.unkeyed.or(unkeyed), ..settings },
             created_at: self.now,
             forgot: None,
         };

@@ -17,7 +17,9 @@ impl Context<'_> {
         if topic.is_dlq() {
             return Err(Rejection::DeadLetterTopic.into());
         }
-        let mut merged = topic.row.patch.merged(&patch.settings);
+        let merged = topic.row.patch.merged(&patch.settings);
+        let retry = patch.settings.retry_policy.as_ref();
+        let mut merged = merged.with_retry(retry, &self.config.defaults);
         // History that is already stored must still be deleted with its messages.
         merged.history = merged.history.or(topic.row.patch.history.map(|_| false));
         let settings = self.config.defaults.with(&merged);

@@ -87,6 +87,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
             name: topic(word(1)),
             partitions: word(2).parse().expect("a number of partitions"),
             settings: settings(&words),
+            retry_policy: partial_retry(&words),
         })),
         "group" => Command::CreateGroup(group(word(1)), start(&words)),
         "patch" => Command::PatchTopic(Box::new(PatchTopic {
@@ -96,6 +97,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
                 reset: option(&words, "reset").map_or(Vec::new(), |names| {
                     names.split(',').map(|name| SettingName::of(name).expect("a setting")).collect()
                 }),
+                retry_policy: partial_retry(&words),
             },
         })),
         "dead" => Command::ListDead(Box::new(list_dead(world, &words))),
@@ -273,14 +275,7 @@ fn settings(words: &[String]) -> SettingsPatch {
         lease_ms: option(words, "lease").map(millis),
         max_in_flight: number("max_in_flight").map(|n: u64| n as u32),
         max_open: number("max_open").map(|n: u64| n as u32),
-        retry_policy: option(words, "retry").map(|text| {
-            let request = retry(text);
-            RetryPolicy {
-                max_attempts: request.max_attempts,
-                backoff_ms: request.backoff_ms.expect("base"),
-                max_backoff_ms: request.max_backoff_ms.expect("most"),
-            }
-        }),
+        retry_policy: option(words, "retry").and_then(full),
         max_backlog_messages: number("max_messages"),
         max_backlog_bytes: number("max_bytes"),
         retention_ms: option(words, "retention").map(millis),
@@ -301,6 +296,20 @@ fn settings(words: &[String]) -> SettingsPatch {
     }
 }
 
+/// The policy of a topic, if no field is missing.
+fn full(text: &str) -> Option<RetryPolicy> {
+    let RetryRequest { max_attempts, backoff_ms, max_backoff_ms } = retry(text);
+    let policy =
+        RetryPolicy { max_attempts, backoff_ms: backoff_ms?, max_backoff_ms: max_backoff_ms? };
+    (!text.starts_with(',')).then_some(policy)
+}
+
+/// `retry=3` or `retry=,1s` of a topic.
+fn partial_retry(words: &[String]) -> Option<RetryRequest> {
+    let text = option(words, "retry")?;
+    full(text).is_none().then(|| retry(text))
+}
+
 /// `labels=a:1,b:2`.
 fn map(words: &[String], name: &str) -> BTreeMap<Text, Text> {
     let pairs = option(words, name).unwrap_or_default().split(',').filter(|pair| !pair.is_empty());
@@ -308,16 +317,19 @@ fn map(words: &[String], name: &str) -> BTreeMap<Text, Text> {
     pairs.map(|(name, value)| (name.into(), value.into())).collect()
 }
 
-/// `3,1s,8s`: attempts, first and longest backoff. Attempts may be empty.
+/// `3,1s,8s`: attempts, first and longest backoff. Each may be empty.
 fn retry(text: &str) -> RetryRequest {
     let mut parts = text.split(',');
+    let wait = |parts: &mut std::str::Split<'_, char>| {
+        parts.next().filter(|part| !part.is_empty()).map(millis)
+    };
     RetryRequest {
         max_attempts: match parts.next().expect("attempts") {
             "" => 0,
             attempts => attempts.parse().expect("a number"),
         },
-        backoff_ms: parts.next().map(millis),
-        max_backoff_ms: parts.next().map(millis),
+        backoff_ms: wait(&mut parts),
+        max_backoff_ms: wait(&mut parts),
     }
 }
 

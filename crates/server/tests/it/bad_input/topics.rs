@@ -52,7 +52,7 @@ pub(super) fn topics() -> Vec<Row> {
             (set("{\"retention_bytes\":-1}"), invalid("settings.retention_bytes")),
             (set("{\"retry_policy\":[3,1,2]}"), invalid("settings.retry_policy")),
             (
-                set("{\"retry_policy\":{\"max_attempts\":3}}"),
+                set("{\"retry_policy\":{\"backoff_ms\":null}}"),
                 invalid("settings.retry_policy.backoff_ms"),
             ),
         ],
