@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use crate::cli_error::{CliError, refused};
 use crate::client::{Client, Remote, segment};
 use crate::confirm::confirm;
-use crate::output::{self, Format};
+use crate::duration::time_ago;
+use crate::output::{self, Column, Format};
 
 /// List, count, redrive and purge dead letters
 #[derive(Args)]
@@ -40,11 +41,11 @@ struct Filter {
     /// Only messages of this run
     #[arg(long)]
     run_id: Option<String>,
-    /// Only messages that died at or after TIME, such as 2026-11-14T12:00:00Z
-    #[arg(long, value_name = "TIME")]
+    /// Only messages that died at or after TIME, such as 2026-11-14T12:00:00Z, or an age such as 2h
+    #[arg(long, value_name = "TIME", value_parser = time_ago)]
     since: Option<String>,
-    /// Only messages that died before TIME; purge requires it
-    #[arg(long, value_name = "TIME")]
+    /// Only messages that died before TIME, or before an age such as 30d; purge requires it
+    #[arg(long, value_name = "TIME", value_parser = time_ago)]
     until: Option<String>,
 }
 
@@ -98,6 +99,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   driftq dlq summary orders
+  driftq dlq summary orders --since 2h           of the last two hours
   driftq dlq summary orders --since 2026-11-14T00:00:00Z")]
     Summary {
         /// Topic whose dead letters to count

@@ -12,6 +12,7 @@ use crate::answer::Answer;
 use crate::cli_error::CliError;
 use crate::client::{Client, Remote};
 use crate::confirm::confirm;
+use crate::duration::duration;
 use crate::output::{self, Column};
 
 /// List, show and resolve effects
@@ -280,17 +281,4 @@ async fn wait_for_outcome(
         progress.finish_and_clear();
     }
     answer
-}
-
-/// Parses a duration such as `500ms`, `30s` or `5m`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "must be a duration such as 500ms, 30s or 5m".to_owned();
-    let unit = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-    let number: u32 = text[..unit].parse().map_err(|_| wrong())?;
-    match &text[unit..] {
-        "ms" => Ok(Duration::from_millis(number.into())),
-        "s" => Ok(Duration::from_secs(number.into())),
-        "m" => Ok(Duration::from_secs(u64::from(number) * 60)),
-        _ => Err(wrong()),
-    }
 }

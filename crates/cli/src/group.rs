@@ -1,7 +1,5 @@
 //! `driftq group`.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use clap::{Args, Subcommand};
 use driftq_api::Time;
 use serde_json::{Value, json};
@@ -10,6 +8,7 @@ use crate::answer::Answer;
 use crate::cli_error::CliError;
 use crate::client::{Remote, segment};
 use crate::confirm::{Operator, confirm, confirm_deletion};
+use crate::duration::{now_ms, time_ago, time_from_now};
 use crate::output;
 
 /// Create, list, show, pause, resume, seek and delete groups
@@ -42,7 +41,7 @@ impl Name {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// List the groups of a topic
+    /// List the groups of a topic, or of all topics
     #[command(after_help = "\
 Examples:
   driftq group list orders")]
@@ -72,6 +71,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   driftq group pause orders biller --reason 'bad deploy 41f2' --by ops
+  driftq group pause orders biller --until 30m   for 30 minutes
   driftq group pause orders biller --until 2026-11-14T12:00:00Z")]
     Pause {
         #[command(flatten)]
@@ -82,8 +82,9 @@ Examples:
         /// Name of the operator; defaults to the name of the system user
         #[arg(long, env = "USER", hide_env_values = true)]
         by: Option<String>,
-        /// End of the pause, such as 2026-11-14T12:00:00Z [default: until `resume`]
-        #[arg(long, value_name = "TIME")]
+        /// End of the pause, such as 2026-11-14T12:00:00Z, or 30m for 30 minutes from now [default:
+        /// until `resume`]
+        #[arg(long, value_name = "TIME", value_parser = time_from_now)]
         until: Option<String>,
     },
     /// Resume deliveries to a paused group
@@ -100,12 +101,13 @@ Examples:
     #[command(after_help = "\
 Examples:
   driftq group seek orders biller earliest --dry-run
+  driftq group seek orders biller 2h             to the first message of the last two hours
   driftq group seek orders biller 2026-11-14T12:00:00Z --reason 'lost by the old biller'
   driftq group seek orders biller 0:900 --yes    partition 0 to offset 900, without asking")]
     Seek {
         #[command(flatten)]
         name: Name,
-        /// Position: earliest, latest, a time, or PARTITION:OFFSET
+        /// Position: earliest, latest, a time, an age such as 2h, or PARTITION:OFFSET
         to: String,
         /// Show how many messages would be redelivered and skipped, and how many open messages
         /// would lose their state (leases, attempts)
@@ -239,9 +241,8 @@ impl Group {
 /// Rejects a time in the past, because such a pause would have no effect. The server rejects texts
 /// that are not a time.
 fn check_is_to_come(until: &str) -> Result<(), CliError> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     match until.parse::<Time>() {
-        Ok(Time(ms)) if u128::from(ms) <= now.as_millis() => {
+        Ok(Time(ms)) if ms <= now_ms() => {
             let message = "is in the past; use a later time, or omit it to pause until `resume`";
             Err(CliError::Usage(format!("--until {until} {message}")))
         }
@@ -267,15 +268,16 @@ fn seek_to(to: &str) -> Result<Value, CliError> {
     if to == "earliest" || to == "latest" {
         return Ok(Value::from(to));
     }
-    if to.contains('T') {
-        return Ok(json!({ "time": to }));
+    if let Ok(time) = time_ago(to) {
+        return Ok(json!({ "time": time }));
     }
     let place = || {
         let (partition, offset) = to.split_once(':')?;
         Some((partition.parse::<u32>().ok()?, offset.parse::<u64>().ok()?))
     };
     let Some((partition, offset)) = place() else {
-        let message = "use earliest, latest, a time as 2026-11-14T12:00:00Z, or PARTITION:OFFSET";
+        let message = "use earliest, latest, a time such as 2026-11-14T12:00:00Z, an age such as 2h, or \
+                       PARTITION:OFFSET";
         return Err(CliError::Usage(format!("`{to}` is not a position; {message}")));
     };
     Ok(json!({ "partition": partition, "offset": offset }))

@@ -10,6 +10,7 @@ mod confirm;
 mod copy;
 mod dev;
 mod dlq;
+mod duration;
 mod effect;
 mod escape;
 mod explain;

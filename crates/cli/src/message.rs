@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::cli_error::CliError;
 use crate::client::{Client, Remote, read_error, segment};
+use crate::duration::{milliseconds, time_from_now};
 use crate::output::{self, Format};
 
 /// Produce a message, or one per line of standard input
@@ -59,10 +60,11 @@ pub(crate) struct Produce {
     /// Partition that stores the message
     #[arg(long, value_name = "PARTITION")]
     partition_override: Option<u32>,
-    /// Time after which the message becomes a dead letter instead of being delivered
-    #[arg(long, value_name = "TIME")]
+    /// Time after which the message becomes a dead letter instead of being delivered, such as
+    /// 2026-11-14T12:00:00Z, or 2h for two hours from now
+    #[arg(long, value_name = "TIME", value_parser = time_from_now)]
     deadline: Option<String>,
-    /// A field of the retry policy (repeatable), such as max_attempts=5 or backoff_ms=500
+    /// A field of the retry policy (repeatable), such as max_attempts=5 or backoff_ms=5s
     #[arg(long = "retry", value_name = "FIELD=VALUE")]
     retry: Vec<String>,
     /// Label of the message (repeatable)
@@ -131,10 +133,13 @@ impl Produce {
                     CliError::Usage(format!("--retry {text}: {field} is given twice")).into()
                 );
             }
-            let number: i64 = number.parse().map_err(|_| {
-                CliError::Usage(format!("--retry {text}: the value must be a number"))
-            })?;
-            envelope["retry_policy"][field] = number.into();
+            let wrong = |why| CliError::Usage(format!("--retry {text}: the value {why}"));
+            envelope["retry_policy"][field] = if field.ends_with("_ms") {
+                milliseconds(number).map_err(wrong)?.into()
+            } else {
+                let number: Result<i64, _> = number.parse();
+                number.map_err(|_| wrong("must be a number".to_owned()))?.into()
+            };
         }
         for (option, field, texts) in
             [("--label", "labels", &self.labels), ("--header", "headers", &self.headers)]
@@ -212,8 +217,8 @@ pub(crate) struct Consume {
     /// Exit after this many messages
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Lease of each delivery, between 250 and 43200000 [default: lease_ms of the topic]
-    #[arg(long)]
+    /// Lease of each delivery, between 250ms and 12h [default: lease_ms of the topic]
+    #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
     lease_ms: Option<u64>,
     /// Maximum unsettled deliveries, between 1 and 10000 [default: 2]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::client::Remote;
+use crate::duration::milliseconds;
 use crate::output;
 
 /// Acknowledge a delivery
@@ -29,7 +30,7 @@ impl Ack {
 #[command(after_help = "\
 Examples:
   driftq nack lt_aaaaaaaa --reason timeout       retry after the backoff of the retry policy
-  driftq nack lt_aaaaaaaa --delay-ms 60000       retry in one minute
+  driftq nack lt_aaaaaaaa --delay-ms 1m          retry in one minute
   driftq nack lt_aaaaaaaa --dead-letter          dead-letter the message now
   driftq nack lt_aaaaaaaa --release              return the message; the attempt is not counted")]
 pub(crate) struct Nack {
@@ -38,8 +39,8 @@ pub(crate) struct Nack {
     /// Error, shown as the last error of the message
     #[arg(long)]
     reason: Option<String>,
-    /// Delay before the retry, between 0 and 604800000 [default: backoff of the retry policy]
-    #[arg(long)]
+    /// Delay before the retry, at most 7d [default: backoff of the retry policy]
+    #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
     delay_ms: Option<u64>,
     /// Dead-letter the message now
     #[arg(long, alias = "final", conflicts_with = "delay_ms")]
@@ -66,12 +67,12 @@ impl Nack {
 #[command(after_help = "\
 Examples:
   driftq extend lt_aaaaaaaa
-  driftq extend lt_aaaaaaaa --lease-ms 600000    ten minutes from now")]
+  driftq extend lt_aaaaaaaa --lease-ms 10m       ten minutes from now")]
 pub(crate) struct Extend {
     /// Lease token of the delivery (lease.token)
     token: String,
-    /// New lease from now, between 250 and 43200000 [default: as granted]
-    #[arg(long)]
+    /// New lease from now, between 250ms and 12h [default: as granted]
+    #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
     lease_ms: Option<u64>,
 }
 

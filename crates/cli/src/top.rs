@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::cli_error::CliError;
 use crate::client::Remote;
+use crate::duration::duration;
 use crate::output;
 use crate::status::{GROUPS, groups, totals, with_ages};
 
@@ -17,16 +18,16 @@ use crate::status::{GROUPS, groups, totals, with_ages};
 #[command(after_help = "\
 Examples:
   driftq top
-  driftq top --sort acked --interval 5
+  driftq top --sort acked --interval 10s
 
 Keys: o oldest, b backlog, d delivered, a acked, f failed, n name, q quit")]
 pub(crate) struct Top {
     /// Order of the groups
     #[arg(long, value_enum, default_value = "oldest")]
     sort: Order,
-    /// Seconds between two refreshes
-    #[arg(long, default_value = "2", value_parser = clap::value_parser!(u64).range(1..=3600))]
-    interval: u64,
+    /// Time between two refreshes, between 1s and 1h; a number without a unit is in seconds
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval)]
+    interval: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -59,6 +60,14 @@ impl Order {
     }
 }
 
+/// Parses the time between two refreshes.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = text.parse().map(Duration::from_secs).or_else(|_| duration(text));
+    let is_valid = |at: &Duration| (1_000..=3_600_000).contains(&at.as_millis());
+    let interval = interval.ok().filter(is_valid);
+    interval.ok_or_else(|| "must be between 1s and 1h, such as 2s or 5m".to_owned())
+}
+
 impl Top {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let client = remote.client()?;
@@ -76,7 +85,7 @@ impl Top {
             let limit = u32::from(term.size().0.max(1));
             let listed = groups(&client, &name, limit).await?;
             show(&term, &overview, &listed, &name)?;
-            let pause = tokio::time::sleep(Duration::from_secs(self.interval));
+            let pause = tokio::time::sleep(self.interval);
             tokio::select! {
                 key = keys.recv() => match key {
                     None | Some(Key::Char('q') | Key::Escape | Key::CtrlC) => return Ok(()),

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::cli_error::CliError;
 use crate::client::{Remote, segment};
 use crate::confirm::{Operator, confirm_deletion};
+use crate::duration::milliseconds;
 use crate::output;
 
 /// Create, list, show, change and delete topics
@@ -13,8 +14,8 @@ use crate::output;
 #[command(after_help = "\
 Examples:
   driftq topic create orders --partitions 3
-  driftq topic create payments --set lease_ms=60000 --set max_in_flight=64
-  driftq topic set orders lease_ms=60000 max_open=null
+  driftq topic create payments --set lease_ms=1m --set max_in_flight=64
+  driftq topic set orders lease_ms=1m max_open=null
   driftq topic show orders
   driftq topic delete orders --yes")]
 pub(crate) struct Topic {
@@ -43,7 +44,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   driftq topic create orders
-  driftq topic create orders --partitions 3 --set lease_ms=60000 --set unkeyed=spread
+  driftq topic create orders --partitions 3 --set lease_ms=1m --set unkeyed=spread
   driftq topic create orders --set retry_policy.max_attempts=3")]
     Create {
         /// Topic name
@@ -51,14 +52,14 @@ Examples:
         /// Number of partitions, between 1 and 1024, fixed at creation
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
         partitions: u32,
-        /// Setting of the topic, such as lease_ms=60000 or retry_policy.max_attempts=3 (repeatable)
+        /// Setting of the topic, such as lease_ms=1m or retry_policy.max_attempts=3 (repeatable)
         #[arg(long, value_name = "NAME=VALUE")]
         set: Vec<String>,
     },
     /// Change settings of a topic; null resets a setting to its default
     #[command(after_help = "\
 Examples:
-  driftq topic set orders lease_ms=60000 max_in_flight=64
+  driftq topic set orders lease_ms=1m max_in_flight=64
   driftq topic set orders retry_policy.max_attempts=3
   driftq topic set orders lease_ms=null")]
     Set {
@@ -87,7 +88,7 @@ Examples:
 }
 
 /// Parses NAME=VALUE arguments. A value that is not valid JSON is a string. A dotted name is a field
-/// of an object.
+/// of an object. A number of milliseconds may be written as a duration.
 fn settings(given: &[String]) -> Result<Value, CliError> {
     let mut settings = Map::new();
     for one in given {
@@ -96,7 +97,13 @@ fn settings(given: &[String]) -> Result<Value, CliError> {
                 "`{one}` is not a setting; write it as NAME=VALUE"
             )));
         };
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        let value = match serde_json::from_str(value) {
+            Ok(value) => value,
+            Err(_) if name.ends_with("_ms") => milliseconds(value)
+                .map_err(|why| CliError::Usage(format!("`{one}`: the value {why}, or null")))?
+                .into(),
+            Err(_) => Value::from(value),
+        };
         let (setting, field) = match name.split_once('.') {
             Some((setting, field)) => (setting, Some(field)),
             None => (name, None),

@@ -9,6 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::duration::{FORMS, milliseconds};
+
 /// A configuration key.
 pub(crate) struct Key {
     /// Name in a configuration file.
@@ -28,6 +30,8 @@ const fn key(
     Key { name, form, help, slot }
 }
 
+/// The form of a number of milliseconds.
+const DURATION: &str = "DURATION";
 const YES_OR_NO: &str = "true|false";
 
 /// All keys. `defaults.profile` comes before the settings that it changes, because values are
@@ -56,27 +60,27 @@ pub(crate) const KEYS: &[Key] = &[
     key("storage.min_free_bytes", "BYTES", "Disk space to keep free; with less, new messages and effects are rejected", |t| &mut t.server.min_free_bytes),
     key("storage.shards", "COUNT|none", "Number of shards, between 1 and 1024, fixed when the storage is created; none: 64 on postgres, 1 otherwise", |t| &mut t.server.shards),
     key("cluster.advertise", "URL|none", "URL at which the other nodes of the database reach this node; none: the listen address", |t| &mut t.server.advertise),
-    key("cluster.lease_ms", "MS", "Time without a renewal after which a node loses its shards, between 3000 and 60000", |t| &mut t.server.node_lease_ms),
+    key("cluster.lease_ms", "DURATION", "Time without a renewal after which a node loses its shards, between 3s and 60s", |t| &mut t.server.node_lease_ms),
     key("defaults.profile", "v1|none", "Preset for the other defaults; v1: the defaults of the Go project DriftQ-Core v1", |t| &mut t.defaults),
-    key("defaults.lease_ms", "MS", "Lease of consumers that request none, between 250 and 43200000", |t| &mut t.defaults.settings.lease_ms),
+    key("defaults.lease_ms", "DURATION", "Lease of consumers that request none, between 250ms and 12h", |t| &mut t.defaults.settings.lease_ms),
     key("defaults.max_in_flight", "COUNT", "Maximum leased messages per group and partition, between 1 and 100000", |t| &mut t.defaults.settings.max_in_flight),
     key("defaults.max_open", "COUNT", "Maximum messages leased or waiting for a retry per group and partition, between max_in_flight and 1000000", |t| &mut t.defaults.settings.max_open),
     key("defaults.retry_policy.max_attempts", "COUNT", "Attempts before a message is dead-lettered, between 1 and 1000; -1: no limit", |t| &mut t.defaults.settings.retry_policy.max_attempts),
-    key("defaults.retry_policy.backoff_ms", "MS", "Maximum wait before the first retry; the maximum doubles with each further retry. The actual wait is random, between 10 % and 100 % of the maximum", |t| &mut t.defaults.settings.retry_policy.backoff_ms),
-    key("defaults.retry_policy.max_backoff_ms", "MS", "Maximum wait before any retry, at most one year", |t| &mut t.defaults.settings.retry_policy.max_backoff_ms),
+    key("defaults.retry_policy.backoff_ms", "DURATION", "Maximum wait before the first retry; the maximum doubles with each further retry. The actual wait is random, between 10 % and 100 % of the maximum", |t| &mut t.defaults.settings.retry_policy.backoff_ms),
+    key("defaults.retry_policy.max_backoff_ms", "DURATION", "Maximum wait before any retry, at most one year", |t| &mut t.defaults.settings.retry_policy.max_backoff_ms),
     key("defaults.max_backlog_messages", "COUNT", "Maximum unsettled messages per partition", |t| &mut t.defaults.settings.max_backlog_messages),
     key("defaults.max_backlog_bytes", "BYTES", "Maximum unsettled bytes per partition", |t| &mut t.defaults.settings.max_backlog_bytes),
-    key("defaults.retention_ms", "MS", "Time for which settled messages are kept, at most one year", |t| &mut t.defaults.settings.retention_ms),
+    key("defaults.retention_ms", "DURATION", "Time for which settled messages are kept, at most one year", |t| &mut t.defaults.settings.retention_ms),
     key("defaults.retention_bytes", "BYTES", "Maximum bytes of settled messages per topic; the oldest are deleted before retention_ms", |t| &mut t.defaults.settings.retention_bytes),
-    key("defaults.dlq_retention_ms", "MS|none", "Time for which dead letters are kept, between one minute and ten years; none: forever", |t| &mut t.defaults.settings.dlq_retention_ms),
-    key("defaults.dedupe_ttl_ms", "MS", "Time for which an idempotency key is remembered, between effect_ttl_ms and one year", |t| &mut t.defaults.settings.dedupe_ttl_ms),
+    key("defaults.dlq_retention_ms", "DURATION|none", "Time for which dead letters are kept, between one minute and ten years; none: forever", |t| &mut t.defaults.settings.dlq_retention_ms),
+    key("defaults.dedupe_ttl_ms", "DURATION", "Time for which an idempotency key is remembered, between effect_ttl_ms and one year", |t| &mut t.defaults.settings.dedupe_ttl_ms),
     key("defaults.dedupe_compare", "key|content", "What a message with a known idempotency key is compared by: the key alone, or also key, value, target_topic and partition_override", |t| &mut t.defaults.settings.dedupe_compare),
-    key("defaults.effect_ttl_ms", "MS", "For effects begun with a lease token and without ttl_ms: time for which their outcome is kept, between one minute and one year", |t| &mut t.defaults.settings.effect_ttl_ms),
+    key("defaults.effect_ttl_ms", "DURATION", "For effects begun with a lease token and without ttl_ms: time for which their outcome is kept, between one minute and one year", |t| &mut t.defaults.settings.effect_ttl_ms),
     key("defaults.on_doubt", "retry|probe|park|none", "For effects begun with a lease token and without on_doubt: the policy if they are in doubt", |t| &mut t.defaults.settings.on_doubt),
     key("defaults.unkeyed", "first|spread", "Setting unkeyed of new topics, stored with them. Messages without a key go to the first partition, or each commit to the next one. The profile v1 uses first", |t| &mut t.defaults.unkeyed),
     key("defaults.require_token", YES_OR_NO, "Reject settling without a lease token", |t| &mut t.defaults.settings.require_token),
     key("defaults.auto_create_groups", YES_OR_NO, "Create a missing group when a consumer names it", |t| &mut t.defaults.settings.auto_create_groups.0),
-    key("defaults.group_idle_ms", "MS|none", "Time after which a group without consumers is deleted, unless it is paused; between one minute and one year; none: never", |t| &mut t.defaults.settings.group_idle_ms),
+    key("defaults.group_idle_ms", "DURATION|none", "Time after which a group without consumers is deleted, unless it is paused; between one minute and one year; none: never", |t| &mut t.defaults.settings.group_idle_ms),
 ];
 
 impl Key {
@@ -116,8 +120,22 @@ impl Key {
 
     /// Sets the value of the key. Returns false if the text is not a valid value.
     pub(crate) fn put(&self, told: &mut RawConfig, given: &str) -> bool {
-        let is_address = self.form.starts_with("IP:PORT");
-        (self.slot)(told).put(&if is_address { loopback(given) } else { given.to_owned() })
+        let text = match self.form {
+            form if form.starts_with("IP:PORT") => loopback(given),
+            form if form.starts_with(DURATION) => {
+                milliseconds(given).map_or_else(|_| given.to_owned(), |ms| ms.to_string())
+            }
+            _ => given.to_owned(),
+        };
+        (self.slot)(told).put(&text)
+    }
+
+    /// Returns the accepted forms of a value, for errors.
+    pub(crate) fn accepted(&self) -> String {
+        match self.form.strip_prefix(DURATION) {
+            Some(or) => format!("{FORMS}{}", or.replace('|', ", or ")),
+            None => self.form.to_owned(),
+        }
     }
 
     /// Returns the value of the key.
@@ -367,6 +385,23 @@ mod tests {
             let value_of = key.value_of(&mut told);
             assert!(key.put(&mut told, &text(&value_of)), "{}", key.name);
             assert_eq!(key.value_of(&mut told), value_of, "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn a_duration_has_units_or_is_in_milliseconds() {
+        for key in KEYS.iter().filter(|key| key.form.starts_with(DURATION)) {
+            let mut told = RawConfig::default();
+            for (given, ms) in [("1h30m", 5_400_000), ("90000", 90_000)] {
+                assert!(key.put(&mut told, given), "{} {given}", key.name);
+                assert_eq!(key.value_of(&mut told), ms, "{}", key.name);
+            }
+            assert!(!key.put(&mut told, "5x"), "{}", key.name);
+        }
+        let in_ms = KEYS.iter().filter(|key| key.name.ends_with("_ms"));
+        assert!(in_ms.clone().count() > 5);
+        for key in in_ms {
+            assert!(key.form.starts_with(DURATION), "{}", key.name);
         }
     }
 

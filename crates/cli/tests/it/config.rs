@@ -51,6 +51,18 @@ fn lists_and_optional_values_are_read_from_every_source() {
         $ DRIFTQ_DEFAULTS_DLQ_RETENTION_MS=none driftq config --http-allowed-origins https://localhost | grep -E 'origins|dlq_ret'
         http.allowed_origins  https://localhost  --http-allowed-origins
         defaults.dlq_retention_ms  none  DRIFTQ_DEFAULTS_DLQ_RETENTION_MS
+        $ printf 'defaults.lease_ms = "1h30m"\ndefaults.retry_policy.backoff_ms = 250\ndefaults.retention_ms = "5x"\ndefaults.dlq_retention_ms = "2 days"\n' > durations.toml
+        $ driftq config --config durations.toml
+        ! error: durations.toml:3: `defaults.retention_ms`: must be a duration such as 250ms, 10s, 5m, 1h30m or 2d, or a number of milliseconds (got `5x`)
+        ! error: durations.toml:4: `defaults.dlq_retention_ms`: must be a duration such as 250ms, 10s, 5m, 1h30m or 2d, or a number of milliseconds, or none (got `2 days`)
+        [2]
+        $ sed -i 3,4d durations.toml && driftq config --config durations.toml --cluster-lease-ms 20s | grep -E 'lease_ms|[.]backoff'
+        cluster.lease_ms  20000  --cluster-lease-ms
+        defaults.lease_ms  5400000  durations.toml:1
+        defaults.retry_policy.backoff_ms  250  durations.toml:2
+        $ DRIFTQ_DEFAULTS_RETENTION_MS=2d driftq config | grep retention_ms
+        defaults.retention_ms  172800000  DRIFTQ_DEFAULTS_RETENTION_MS
+        defaults.dlq_retention_ms  86400000  driftq.toml:2
         $ driftq config --defaults-retry-policy-max-attempts -1 | grep attempts
         defaults.retry_policy.max_attempts  -1  --defaults-retry-policy-max-attempts
     "#]]);

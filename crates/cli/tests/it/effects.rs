@@ -91,7 +91,7 @@ fn effects_are_listed_shown_and_resolved() {
         $ driftq effect show op/mail m --wait 50ms | grep state
         state  IN_PROGRESS
         $ driftq effect show op/mail m --wait soon
-        ! error: invalid value 'soon' for '--wait <DURATION>': must be a duration such as 500ms, 30s or 5m
+        ! error: invalid value 'soon' for '--wait <DURATION>': must be a duration such as 250ms, 10s, 5m, 1h30m or 2d, or a number of milliseconds
         !
         ! For more information, try '--help'.
         [2]

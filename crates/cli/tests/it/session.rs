@@ -54,6 +54,12 @@ fn topics_are_created_shown_changed_and_deleted() {
         $ driftq topic set tasks retry_policy=null retry_policy.max_attempts=5
         ! error: `retry_policy.max_attempts=5` sets `retry_policy.max_attempts` a second time
         [2]
+        $ driftq topic set tasks lease_ms=1h30m retry_policy.max_backoff_ms=2d -o json | grep -oE '"(lease_ms|max_backoff_ms)":[0-9]*'
+        "lease_ms":5400000
+        "max_backoff_ms":172800000
+        $ driftq topic set tasks lease_ms=5x
+        ! error: `lease_ms=5x`: the value must be a duration such as 250ms, 10s, 5m, 1h30m or 2d, or a number of milliseconds, or null
+        [2]
         $ driftq topic delete tasks --yes
         deleted tasks with 0 messages
         $ driftq topic show nowhere
@@ -222,8 +228,28 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         biller: attempt 1 of 20 is leased to driftq-cli for A WHILE more
         $ driftq extend lt_1 --lease-ms 60000
         lease expires at TIME
+        $ driftq extend lt_1 --lease-ms 1m30s
+        lease expires at TIME
+        $ driftq extend lt_1 --lease-ms 1.5m
+        ! error: invalid value '1.5m' for '--lease-ms <DURATION>': must be a duration such as 250ms, 10s, 5m, 1h30m or 2d, or a number of milliseconds
+        !
+        ! For more information, try '--help'.
+        [2]
+        $ driftq dlq list orders --since yesterday
+        ! error: invalid value 'yesterday' for '--since <TIME>': must be a time such as TIME, or an age such as 90s, 2h or 7d
+        !
+        ! For more information, try '--help'.
+        [2]
+        $ driftq produce orders x --deadline 2026
+        ! error: invalid value '2026' for '--deadline <TIME>': must be a time such as TIME, or a duration from now such as 90s, 2h or 7d
+        !
+        ! For more information, try '--help'.
+        [2]
+        $ driftq group seek orders biller 2
+        ! error: `2` is not a position; use earliest, latest, a time such as TIME, an age such as 2h, or PARTITION:OFFSET
+        [2]
         $ driftq nack lt_1 --final --delay-ms 5
-        ! error: the argument '--dead-letter' cannot be used with '--delay-ms <DELAY_MS>'
+        ! error: the argument '--dead-letter' cannot be used with '--delay-ms <DURATION>'
         !
         ! Usage: driftq nack --dead-letter --url <URL> <TOKEN>
         !
