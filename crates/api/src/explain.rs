@@ -5,6 +5,8 @@ use utoipa::ToSchema;
 
 use crate::Time;
 use crate::clock::HeldClock;
+use crate::death::Death;
+use crate::dlq::RedriveInfo;
 use crate::effect::Effect;
 use crate::group::{Consumer, Cursor};
 use crate::schema::{
@@ -18,7 +20,7 @@ use crate::words::{Blocked, EffectState, EventKind, ExplainState};
 #[serde(untagged)]
 pub enum Explained {
     /// The explanation of a message.
-    Message(Message),
+    Message(Box<Message>),
     /// The explanation of a group.
     Group(Group),
     /// The explanation of an effect.
@@ -68,6 +70,12 @@ pub struct Message {
     pub run_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dlq: Option<Death>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redriven: Option<RedriveInfo>,
     pub groups: Vec<InGroup>,
     pub history: History,
     #[serde(skip_serializing_if = "Option::is_none")]

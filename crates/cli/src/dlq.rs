@@ -9,11 +9,12 @@ use crate::confirm::confirm;
 use crate::duration::time_ago;
 use crate::output::{self, Column, Format};
 
-/// List, count, redrive and purge dead letters
+/// List, show, count, redrive and purge dead letters
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   driftq dlq list orders --group biller
+  driftq dlq show orders m_aaaacaaa
   driftq dlq summary orders
   driftq dlq redrive orders m_aaaacaaa --by ops --comment 'fixed in 41f3'
   driftq dlq redrive orders --error timeout --dry-run
@@ -95,6 +96,17 @@ Examples:
         #[arg(long)]
         cursor: Option<String>,
     },
+    /// Show a dead letter in full: its key and value, why it died, and who handled it
+    #[command(after_help = "\
+Examples:
+  driftq dlq show orders m_aaaacaaa
+  driftq dlq show orders m_aaaacaaa -o json")]
+    Show {
+        /// Topic that the message was produced to
+        topic: String,
+        /// Id of the dead letter, or of the message before it died
+        id: String,
+    },
     /// Count the dead letters of a topic, in all and by error
     #[command(after_help = "\
 Examples:
@@ -118,7 +130,8 @@ Examples:
     Redrive {
         /// Topic whose dead letters to redrive
         topic: String,
-        /// Ids of the dead letters, at most 1000; without ids, all that match the filter
+        /// Ids of the dead letters, or of the messages before they died, at most 1000; without ids, all
+        /// that match the filter
         #[arg(conflicts_with_all = ["group", "reason", "error", "tenant_id", "run_id", "since", "until"])]
         ids: Vec<String>,
         #[command(flatten)]
@@ -163,6 +176,36 @@ Examples:
     },
 }
 
+const FIELDS: &[Column] = &[
+    ("id", "id"),
+    ("state", "state"),
+    ("key", "key"),
+    ("value", "value"),
+    ("value in base64", "value_base64"),
+    ("group", "dlq.group"),
+    ("reason", "dlq.reason"),
+    ("last error", "dlq.last_error"),
+    ("attempts", "dlq.attempts"),
+    ("last owner", "dlq.last_owner"),
+    ("produced", "dlq.produced_at"),
+    ("first delivered", "dlq.first_delivered_at"),
+    ("dead since", "dlq.dead_at"),
+    ("message", "dlq.origin.id"),
+    ("topic", "dlq.origin.topic"),
+    ("partition", "dlq.origin.partition"),
+    ("offset", "dlq.origin.offset"),
+    ("tenant", "dlq.tenant_id"),
+    ("idempotency key", "dlq.idempotency_key"),
+    ("run", "envelope.run_id"),
+    ("step", "envelope.step_id"),
+    ("labels", "envelope.labels"),
+    ("headers", "envelope.headers"),
+    ("redriven by", "redriven.by"),
+    ("redriven because", "redriven.reason"),
+    ("redriven at", "redriven.at"),
+    ("redriven as", "redriven.new.id"),
+];
+
 impl Dlq {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let (client, format) = (remote.client()?, remote.output);
@@ -175,6 +218,7 @@ impl Dlq {
                 let answer = client.get(&format!("dlq/{}", segment(&topic)), &query).await?;
                 let columns = [
                     ("id", "id"),
+                    ("key", "key"),
                     ("group", "dlq.group"),
                     ("reason", "dlq.reason"),
                     ("attempts", "dlq.attempts"),
@@ -183,6 +227,10 @@ impl Dlq {
                     ("state", "state"),
                 ];
                 output::list(format, &answer, "dead_letters", &columns);
+            }
+            Verb::Show { topic, id } => {
+                let path = format!("dlq/{}/{}", segment(&topic), segment(&id));
+                output::one(format, &client.get(&path, &[]).await?, FIELDS);
             }
             Verb::Summary { topic, filter } => {
                 let mut query = filter.given();
@@ -242,6 +290,9 @@ impl Dlq {
 /// Maximum number of dead letters that one call redrives by filter.
 const CALL_MAX: usize = 1_000;
 
+/// Maximum number of messages that a reason names.
+const SHOWN_MAX: usize = 5;
+
 /// Asks before all dead letters of a topic are redriven, unless there are none.
 async fn confirm_redrive_of_all(
     client: &Client,
@@ -293,6 +344,9 @@ async fn redrive(
             format!("would redrive at least {matched}; count them with: driftq dlq summary")
         }
         Some(true) => format!("would redrive {matched}"),
+        Some(false) | None if redriven == 0 => {
+            format!("redriven: 0{}", why_nothing(request_body, &results))
+        }
         Some(false) | None => format!("redriven: {redriven}"),
     };
     answer["matched"] = matched.into();
@@ -300,4 +354,24 @@ async fn redrive(
     answer["results"] = results.into();
     output::print_result(format, &answer, &message);
     refused(&answer)
+}
+
+/// Returns why a redrive moved nothing. Rejected messages are reported as errors.
+fn why_nothing(request_body: &Value, results: &[Value]) -> String {
+    let already = results.iter().filter(|one| one["status"] == "already");
+    let already = already.map(|one| {
+        let [id, new] = [&one["id"], &one["new"]["id"]].map(output::text);
+        format!("{id} was already redriven as {new}")
+    });
+    let already: Vec<String> = already.take(SHOWN_MAX).collect();
+    if !already.is_empty() {
+        return format!("; {}", already.join("; "));
+    }
+    match &request_body["filter"] {
+        _ if !results.is_empty() => String::new(),
+        Value::Object(filter) if filter.is_empty() => {
+            "; the topic has no dead letters that were not redriven".to_owned()
+        }
+        _ => "; no dead letter matches the filter, or they were redriven before".to_owned(),
+    }
 }

@@ -15,12 +15,12 @@ use crate::output;
 #[command(after_help = "\
 Examples:
   driftq explain orders biller                   why the group receives nothing
-  driftq explain m_aaaacaaa                      a message by id
+  driftq explain m_aaaacaaa                      a message or dead letter by id
   driftq explain orders/0/12                     a message by topic, partition and offset
   driftq explain lt_aaaaaaaa                     a message by lease token
   driftq explain op/charge order-77              an effect by scope and key")]
 pub(crate) struct Explain {
-    /// Message id, lease token, TOPIC/PARTITION/OFFSET, topic of the group, or scope of the effect
+    /// Id of a message or dead letter, lease token, TOPIC/PARTITION/OFFSET, topic of the group, or scope of the effect
     what: String,
     /// Group of the topic, or key of the effect
     #[arg(value_name = "GROUP|KEY")]
@@ -97,6 +97,11 @@ fn of_message(answer: &Value) -> String {
     let produced = answer["produced_at"].as_str();
     let produced = produced.map_or_else(String::new, |at| format!(", produced at {at}"));
     let mut lines = vec![format!("{} at {place}{produced}", text(&answer["id"]))];
+    let died = text(&answer["summary"]);
+    if !died.is_empty() {
+        let origin = text(&answer["dlq"]["origin"]["id"]);
+        lines.push(format!("{died}; it was message {origin}"));
+    }
     let groups = answer["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
     for group in groups {
         lines.push(format!("{}: {}", text(&group["group"]), text(&group["summary"])));
@@ -112,7 +117,7 @@ fn of_message(answer: &Value) -> String {
             lines.push(format!("  dead letter: {id}"));
         }
     }
-    if groups.is_empty() {
+    if groups.is_empty() && died.is_empty() {
         lines.push("no group reads this topic".to_owned());
     }
     for event in answer["history"].as_array().into_iter().flatten() {

@@ -41,7 +41,9 @@ pub use effect::{
     Began, Begin, BeginDecision, BeginOf, EffectQuery, EffectView, Effects, Finish, FinishStatus,
     ListEffects, Produced, Request, Resolve,
 };
-pub use explain::{Event, EventKind, Explain, ExplainState, Explained, ExplainedMessage, InGroup};
+pub use explain::{
+    Event, EventKind, Explain, ExplainState, Explained, ExplainedDeath, ExplainedMessage, InGroup,
+};
 pub use outbox::{Arrive, Arrived, Outgoing, Sender};
 pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedLease, PeekedMessage};
 pub use place::{CommandTarget, merge_replies};

@@ -62,7 +62,7 @@ fn on_a_terminal_they_ask() {
         redriving all dead letters of "orders" would deliver 1 messages again
         Continue? [y/N] redriven: 1
         $ sh type n 'driftq dlq redrive orders'
-        redriven: 0
+        redriven: 0; the topic has no dead letters that were not redriven
         $ sh type no 'driftq group delete orders biller'
         deleting "biller" would discard its cursors: 1 messages are unsettled (0 open)
         Continue? [y/N] error: nothing was changed
@@ -114,7 +114,7 @@ fn without_a_terminal_they_require_yes() {
         $ driftq dlq redrive orders --yes
         redriven: 1
         $ driftq dlq redrive orders
-        redriven: 0
+        redriven: 0; the topic has no dead letters that were not redriven
         $ driftq group pause orders biller -o json | grep -c paused
         1
         $ driftq group seek orders biller earliest

@@ -26,8 +26,8 @@ fn tables_and_sentences_are_escaped_and_json_is_unchanged() {
         partition  offset  id  key  value  produced
         0  0  m_1  k\u001b[31m\nred  v  TIME
         $ driftq dlq list orders
-        id  group  reason  attempts  last error  dead since  state
-        m_2  g  rejected  1  boom\n  dead letter: m_forged\u001b]0;title\u0007  TIME  dead
+        id  key  group  reason  attempts  last error  dead since  state
+        m_2  k\u001b[31m\nred  g  rejected  1  boom\n  dead letter: m_forged\u001b]0;title\u0007  TIME  dead
         $ driftq explain orders/0/0 | sed 's/for [0-9]* ms/for SOME ms/'
         m_1 at orders/0/0, produced at TIME
         g: a dead letter for SOME ms (rejected: boom\n  dead letter: m_forged\u001b]0;title\u0007)

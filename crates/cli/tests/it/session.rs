@@ -267,8 +267,36 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         ! error: token: is an effect token; send the lease token of the delivery (lt_…) (INVALID_ARGUMENT, 400)
         [2]
         $ driftq dlq list orders
-        id  group  reason  attempts  last error  dead since  state
+        id  key  group  reason  attempts  last error  dead since  state
         m_2  biller  rejected  1  card_declined  TIME  dead
+        $ driftq dlq show orders m_2
+        id  m_2
+        state  dead
+        key
+        value  pay 12
+        group  biller
+        reason  rejected
+        last error  card_declined
+        attempts  1
+        last owner  driftq-cli
+        produced  TIME
+        first delivered  TIME
+        dead since  TIME
+        message  m_1
+        topic  orders
+        partition  0
+        offset  0
+        tenant  default
+        $ driftq dlq show orders m_1 -o json | grep -oE '"(id|state)":"[^"]*"'
+        "id":"m_2"
+        "id":"m_1"
+        "state":"dead"
+        $ driftq dlq show orders m_aaaacaai
+        ! error: m_3 is not the id of a message or dead letter of "orders" (NOT_FOUND, 404)
+        [3]
+        $ driftq explain m_2 | sed -E 's/for [0-9.]+ m?s/for A WHILE/'
+        m_2 at dlq.orders/0/0, produced at TIME
+        a dead letter of group biller of orders for A WHILE (rejected after 1 attempt: card_declined); it was message m_1
         $ driftq topic delete dlq.orders --yes
         ! error: a dead-letter topic cannot be changed or deleted by itself; delete dead letters with: driftq dlq purge (FAILED_PRECONDITION, 409)
         [4]
@@ -296,9 +324,9 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         !
         ! For more information, try '--help'.
         [2]
-        $ driftq dlq redrive orders m_1
+        $ driftq dlq redrive orders m_aaaacaai
         redriven: 0
-        ! rejected: the message does not exist
+        ! rejected: m_3 is not the id of a message or dead letter of "orders"
         ! error: rejected: 1
         [3]
         $ driftq dlq purge orders --until 2999-01-01T00:00:00Z --by ops
@@ -306,6 +334,12 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         [2]
         $ driftq dlq redrive orders --error card --by ops --comment fixed
         redriven: 1
+        $ driftq dlq redrive orders m_1
+        redriven: 0; m_2 was already redriven as m_4
+        $ driftq dlq redrive orders --error card
+        redriven: 0; no dead letter matches the filter, or they were redriven before
+        $ driftq dlq redrive orders --yes
+        redriven: 0; the topic has no dead letters that were not redriven
         $ driftq dlq list orders --state redriven -o ndjson | grep -o '"state":"[^"]*"'
         "state":"redriven"
         $ driftq consume orders biller --ack --count 1 | grep -o '"value":"[^"]*"'
@@ -372,7 +406,7 @@ fn groups_are_created_paused_moved_and_explained() {
         $ driftq group seek orders biller latest --dry-run
         dry run: 0 messages to redeliver, 1 skipped, 0 open dropped
         $ driftq group seek orders biller tomorrow
-        ! error: `tomorrow` is not a position; use earliest, latest, a time as TIME, or PARTITION:OFFSET
+        ! error: `tomorrow` is not a position; use earliest, latest, a time such as TIME, an age such as 2h, or PARTITION:OFFSET
         [2]
         $ driftq group seek orders biller 0:1 --yes
         moved: 0 messages to redeliver, 1 skipped, 0 open dropped

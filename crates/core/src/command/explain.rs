@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::command::{EffectQuery, EffectView, GroupName, TopicName};
+use crate::dead_row::DeadRow;
 use crate::id::{MessageId, Offset, Text};
 use crate::message::Message;
 use crate::time::Timestamp;
@@ -64,6 +65,18 @@ pub struct ExplainedMessage {
     pub groups: Vec<InGroup>,
     /// Its events, if its topic keeps a history.
     pub history: Option<Vec<Event>>,
+    /// How it died, if it is a dead letter.
+    #[serde(default)]
+    pub dead: Option<Box<ExplainedDeath>>,
+}
+
+/// How a dead letter died, and what happened to it since.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExplainedDeath {
+    /// A text for people.
+    pub summary: Text,
+    /// Its row in the list of dead letters.
+    pub row: DeadRow,
 }
 
 /// An event of a message.

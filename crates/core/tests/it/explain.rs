@@ -122,7 +122,9 @@ fn a_dead_letter_is_explained_until_it_is_purged() {
             joined
             u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 38s after "card declined"
         8s explain dlq.orders 0:0
-            dlq.orders 0:0 m0; undertaker leased: attempt 1 is leased to u for 30.0 s more
+            dlq.orders 0:0 m0 [a dead letter of group biller of orders for 6.0 s (rejected after 1 attempt: card declined); redriven by ops as m_aaaacaab]; undertaker leased: attempt 1 is leased to u for 30.0 s more
+        9s explain dlq.orders 0:0
+            dlq.orders 0:0 m0 [a dead letter of group biller of orders for 7.0 s (rejected after 1 attempt: card declined); redriven by ops as m_aaaacaab]; undertaker leased: attempt 1 is leased to u for 29.0 s more
         9s crash
         10s purge orders 0:0
             purged 1

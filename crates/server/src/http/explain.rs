@@ -20,7 +20,7 @@ use super::input::Input;
 use super::operation::{Missing, Query};
 use super::request::{ApiRequest, Param, field};
 use super::words::ToWire;
-use super::{clock, convert, effect_view, effects};
+use super::{clock, convert, dlq, effect_view, effects};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -74,7 +74,9 @@ pub(crate) async fn explain(
     let explained = app.call(target(&app, input.body)?).await?;
     let clock = clock::held(&app);
     Ok(Json(match &*explained {
-        command::Explained::Message(message) => Explained::Message(wire_message(message, clock)),
+        command::Explained::Message(message) => {
+            Explained::Message(Box::new(wire_message(message, clock)))
+        }
         command::Explained::Group { summary, view } => Explained::Group(WireGroup {
             what: "group",
             topic: view.topic.to_string(),
@@ -147,6 +149,9 @@ fn wire_message(explained: &ExplainedMessage, clock: Option<HeldClock>) -> WireM
         produced_at: message.map(|message| convert::time(message.produced_at)),
         run_id: message.and_then(|message| text(&message.envelope.run_id)),
         idempotency_key: message.and_then(|message| text(&message.envelope.idempotency_key)),
+        summary: explained.dead.as_ref().map(|dead| dead.summary.to_string()),
+        dlq: message.and_then(convert::death),
+        redriven: explained.dead.as_ref().and_then(|dead| dlq::redrive_info(&dead.row)),
         groups: explained.groups.iter().map(in_group).collect(),
         history: match &explained.history {
             Some(events) => History::Kept(events.iter().map(event).collect()),

@@ -74,6 +74,7 @@ served! {
     settle::extend,
     settle::many,
     dlq::list,
+    dlq::show,
     dlq::redrive,
     dlq::purge,
     explain::explain,

@@ -219,6 +219,77 @@ async fn a_message_can_be_redriven_repeatedly() {
 }
 
 #[tokio::test]
+async fn a_dead_letter_is_shown_by_its_id_or_the_id_of_its_message() {
+    let (broker, delivery, letter) = one_dead().await;
+    let path = |id: &Value| format!("/v1/dlq/t/{}", id.as_str().expect("an id"));
+    assert_eq!(broker.get(path(&letter["id"])).await.is(200), letter);
+    assert_eq!(broker.get(path(&delivery["id"])).await.is(200), letter);
+    let other = broker.produce("t", "alive").await;
+    let answer = broker.get(path(&other["id"])).await.refused(404, "NOT_FOUND");
+    let id = other["id"].as_str().expect("an id");
+    assert_eq!(answer["message"], format!("{id} is not a dead letter of \"t\""));
+    // An id of another topic.
+    broker.topic("u").await;
+    let id = letter["id"].as_str().expect("an id");
+    let answer = broker.get(format!("/v1/dlq/u/{id}")).await.refused(404, "NOT_FOUND");
+    assert_eq!(answer["kind"], "message");
+    broker.get("/v1/dlq/nowhere/m_aaaacaaa").await.refused(404, "NOT_FOUND");
+    broker.get("/v1/dlq/t/nonsense").await.invalid("id");
+    // Explained as a dead letter.
+    let explained = broker.get(format!("/v1/explain?id={id}")).await.is(200);
+    assert_eq!(explained["dlq"], letter["dlq"]);
+    let summary = explained["summary"].as_str().expect("a text");
+    assert!(summary.starts_with("a dead letter of group biller of t for "), "{summary}");
+    assert!(summary.ends_with("(rejected after 1 attempt: card_declined)"), "{summary}");
+}
+
+#[tokio::test]
+async fn a_redrive_by_the_id_of_the_message_follows_earlier_redrives() {
+    let (broker, delivery, letter) = one_dead().await;
+    let redrive = json!({ "ids": [delivery["id"]], "by": "ops" });
+    let first = broker.post("/v1/dlq/t/redrive", redrive.clone()).await.is(200);
+    assert_eq!(first["results"][0]["status"], "redriven");
+    assert_eq!(first["results"][0]["id"], letter["id"]);
+    let again = broker.post("/v1/dlq/t/redrive", redrive.clone()).await.is(200);
+    assert_eq!(again["results"][0]["status"], "already");
+    assert_eq!(again["results"][0]["new"], first["results"][0]["new"]);
+    let back = broker.receive("t", "biller", "o").await;
+    assert_eq!(back["origin_id"], delivery["id"]);
+    broker.nack(token(&back), json!({ "dead_letter": true })).await.is(204);
+    let second = letters(&broker, "").await.remove(0);
+    let path = format!("/v1/dlq/t/{}", delivery["id"].as_str().expect("an id"));
+    assert_eq!(broker.get(path).await.is(200), second);
+    let last = broker.post("/v1/dlq/t/redrive", redrive.clone()).await.is(200);
+    assert_eq!(last["results"][0]["status"], "redriven");
+    assert_eq!(last["results"][0]["id"], second["id"]);
+    // The message was settled since.
+    let back = broker.receive("t", "biller", "o").await;
+    broker.ack(token(&back)).await.is(204);
+    let after = broker.post("/v1/dlq/t/redrive", redrive).await.is(200);
+    assert_eq!(after["results"][0]["status"], "already");
+    assert_eq!(after["results"][0]["id"], second["id"]);
+}
+
+#[tokio::test]
+async fn a_message_that_died_in_several_groups_must_be_named_by_its_dead_letter() {
+    let (broker, delivery, _) = one_dead().await;
+    let other = broker.receive("t", "mailer", "o").await;
+    assert_eq!(other["id"], delivery["id"]);
+    broker.nack(token(&other), json!({ "dead_letter": true })).await.is(204);
+    let redrive = json!({ "ids": [delivery["id"]] });
+    let answer = broker.post("/v1/dlq/t/redrive", redrive).await.is(200);
+    assert_eq!(answer["redriven"], 0);
+    let error = &answer["results"][0];
+    assert_eq!(error["error"], "FAILED_PRECONDITION");
+    let message = error["message"].as_str().expect("a text");
+    for letter in letters(&broker, "").await {
+        let group = letter["dlq"]["group"].as_str().expect("a name");
+        let id = letter["id"].as_str().expect("an id");
+        assert!(message.contains(&format!("{id} of group {group}")), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn a_dry_run_reports_what_would_be_redriven() {
     let (broker, _, letter) = one_dead().await;
     let dry = json!({ "filter": { "group": "biller" }, "dry_run": true });

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::change::{DeadRow, Decision, Lookup, Reads};
 use crate::command::{
-    Explain, ExplainState, Explained, ExplainedMessage, InGroup, Missing, Rejection, Reply,
+    Explain, ExplainState, Explained, ExplainedDeath, ExplainedMessage, InGroup, Missing,
+    Rejection, Reply,
 };
 use crate::id::{Lane, Offset, TopicId, no_text};
 use crate::limits::READ_LOOKUPS_MAX;
@@ -144,6 +145,12 @@ impl Context<'_> {
                 Err(refusal) => return Err(refusal),
             }
         }
+        let mut dead = None;
+        match self.death_of(topic.row.id, message.as_deref()) {
+            Ok(death) => dead = death,
+            Err(Refusal::Needs(more)) => needs.extend(more),
+            Err(refusal) => return Err(refusal),
+        }
         if !needs.is_empty() {
             needs.truncate(READ_LOOKUPS_MAX);
             return Err(needs.into());
@@ -157,7 +164,22 @@ impl Context<'_> {
             message,
             groups: in_groups,
             history,
+            dead,
         })
+    }
+
+    /// Returns how the message of a dead-letter topic died. `None` for other messages.
+    fn death_of(
+        &self,
+        dlq: TopicId,
+        message: Option<&Message>,
+    ) -> Result<Option<Box<ExplainedDeath>>, Refusal> {
+        let Some(death) = message.and_then(|message| message.death.as_ref()) else {
+            return Ok(None);
+        };
+        let Some(row) = self.dead_letter_row(Some(dlq), death.seq)? else { return Ok(None) };
+        let summary = summary::of_dead_letter(self.now, death, &row);
+        Ok(Some(Box::new(ExplainedDeath { summary, row: *row })))
     }
 
     fn in_group(

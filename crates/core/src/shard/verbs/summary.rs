@@ -6,6 +6,7 @@
 
 use crate::change::{DeadRow, Entry, EntryState, Paused};
 use crate::id::Text;
+use crate::message::{Death, DeathReason};
 use crate::shard::Group;
 use crate::time::{Timestamp, span};
 use crate::view::{Blocked, CursorView, GroupView};
@@ -120,6 +121,29 @@ impl MessageSummary<'_> {
             Some(why) => format!("; nothing is delivered: {}", because(self.now, why, paused)),
         }
     }
+}
+
+/// Summarizes a dead letter: where it failed, why, and whether it was redriven.
+pub(crate) fn of_dead_letter(now: Timestamp, death: &Death, row: &DeadRow) -> Text {
+    let Death { topic, group, reason, attempts, last_error, .. } = death;
+    let whose = match reason {
+        DeathReason::Undeliverable => format!("of {topic}"),
+        DeathReason::Exhausted | DeathReason::Final | DeathReason::Deadline => {
+            format!("of group {group} of {topic}")
+        }
+    };
+    let attempts = match attempts {
+        0 => String::new(),
+        1 => " after 1 attempt".into(),
+        _ => format!(" after {attempts} attempts"),
+    };
+    let error = if last_error.is_empty() { String::new() } else { format!(": {last_error}") };
+    let (ago, why) = (span(now.since(row.at)), reason.as_str());
+    let after = match &row.redriven {
+        None => String::new(),
+        Some(redriven) => format!("; redriven by {} as {}", redriven.by, redriven.new),
+    };
+    format!("a dead letter {whose} for {ago} ({why}{attempts}{error}){after}").into()
 }
 
 fn because(now: Timestamp, why: Blocked, paused: Option<&Paused>) -> String {

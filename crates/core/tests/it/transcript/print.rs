@@ -370,7 +370,8 @@ fn explained(explained: &Explained) -> String {
         Some(_) => format!("; history: {}", list(events)),
         None => String::new(),
     };
-    format!("{topic} {partition}:{offset} {value}; {}{history}", list(groups))
+    let dead = message.dead.as_ref().map_or(String::new(), |dead| format!(" [{}]", dead.summary));
+    format!("{topic} {partition}:{offset} {value}{dead}; {}{history}", list(groups))
 }
 
 fn event(event: &Event) -> String {
