@@ -44,10 +44,11 @@ enum Verb {
     /// List the groups of a topic, or of all topics
     #[command(after_help = "\
 Examples:
+  driftq group list                              the groups of all topics
   driftq group list orders")]
     List {
-        /// Topic name
-        topic: String,
+        /// Topic name; without it, the groups of all topics are listed
+        topic: Option<String>,
     },
     /// Show the position of a group and what blocks its deliveries
     #[command(after_help = "\
@@ -184,7 +185,13 @@ impl Group {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let (client, format) = (remote.client()?, remote.output);
         match self.verb {
-            Verb::List { topic } => {
+            Verb::List { topic: None } => {
+                let sorted = [("sort", "name".to_owned())];
+                let answer = client.get_all("groups", &sorted, "groups").await?;
+                let columns = [&[("topic", "topic")], FIELDS].concat();
+                output::list(format, &answer, "groups", &columns);
+            }
+            Verb::List { topic: Some(topic) } => {
                 let path = format!("topics/{}/groups", segment(&topic));
                 let answer = client.get_all(&path, &[], "groups").await?;
                 output::list(format, &answer, "groups", FIELDS);

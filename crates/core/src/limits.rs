@@ -199,6 +199,9 @@ pub const READ_LOOKUPS_MAX: usize = 256;
 
 /// How long a consumer counts as present after its poll has ended.
 pub const BETWEEN_POLLS_MS: u64 = 10_000;
+/// Open messages that one view walks for the owners of leases. Groups past it count the owners that
+/// were seen just now.
+pub const PRESENT_WALK_MAX: usize = 100_000;
 /// How long a group remembers an owner that it does not see any more.
 pub const SEEN_MS: u64 = 600_000;
 /// For how long a worker that has left gets nothing.

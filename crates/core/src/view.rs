@@ -72,6 +72,10 @@ pub struct GroupView {
     pub partitions: Vec<CursorView>,
     /// Its streams and polls.
     pub consumers: Vec<ConsumerView>,
+    /// Owners that are present, if the view is of all topics: they have a stream or poll, hold a
+    /// lease, or were seen just now. The first release does not send it.
+    #[serde(default)]
+    pub present: u64,
     /// Its owners, if the view is of one group. The first release does not send them.
     #[serde(default)]
     pub owners: Vec<OwnerView>,

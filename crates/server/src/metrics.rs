@@ -83,7 +83,10 @@ const HELP: &[(&str, &str)] = &[
         "driftq_oldest_unsettled_seconds",
         "Age of the oldest unsettled message, delivered or not, counted from produce.",
     ),
-    ("driftq_consumers", "Streams and polls of the group that are connected now."),
+    (
+        "driftq_consumers",
+        "Consumers of the group that are present: they have a stream or poll, hold a lease, or were seen in the last 10 s.",
+    ),
     ("driftq_paused", "1 while the group is paused, else 0."),
     (
         "driftq_quarantined",
@@ -478,7 +481,7 @@ impl Now {
             gauge("driftq_backlog", &labels, sum(|cursor| cursor.backlog));
             gauge("driftq_in_flight", &labels, sum(|cursor| cursor.leased));
             gauge("driftq_waiting", &labels, sum(|cursor| cursor.waiting));
-            gauge("driftq_consumers", &labels, group.consumers.len() as f64);
+            gauge("driftq_consumers", &labels, group.present as f64);
             gauge("driftq_paused", &labels, f64::from(u8::from(group.paused.is_some())));
             let quarantined = sum(|cursor| u64::from(cursor.blocked == Some(Blocked::Quarantined)));
             gauge("driftq_quarantined", &labels, quarantined);

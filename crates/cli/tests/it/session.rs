@@ -377,6 +377,9 @@ fn groups_are_created_paused_moved_and_explained() {
         $ driftq group list orders
         group  backlog  leased  waiting  oldest unsettled  paused since  paused by  paused because
         biller  1  0  0  TIME
+        $ driftq group list
+        topic  group  backlog  leased  waiting  oldest unsettled  paused since  paused by  paused because
+        orders  biller  1  0  0  TIME
         $ driftq explain orders biller
         orders/biller: nothing is delivered: no consumer is connected; 1 not delivered yet
         $ driftq explain orders

@@ -195,12 +195,40 @@ fn a_passed_deadline_is_explained() {
 }
 
 #[test]
+fn a_group_whose_workers_are_busy_is_not_reported_as_stuck() {
+    check(expect![[r#"
+        1s topic orders 1 => created
+        1s group orders/biller => created
+        2s produce orders m0 + produce orders m1
+            stored 0:0
+            stored 0:1
+        3s join a orders/biller credit=1
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 33s
+        4s explain orders/biller
+            messages are being delivered; every consumer is busy: no stream has room, and no receive waits; 1 not delivered yet, 1 leased to consumers
+        30s explain orders/biller
+            every consumer is busy: no stream has room, and no receive waits; 1 not delivered yet, 1 leased to consumers
+        31s ack orders/biller 0:0.1
+            ok
+            orders/biller 0:0 acked
+            a gets orders/biller 0:1.1 "m1" spent 1 until 61s
+        32s explain orders/biller => everything was delivered; 1 leased to consumers
+        33s ack orders/biller 0:1.1
+            ok
+            orders/biller 0:1 acked
+        34s explain orders/biller => everything is settled
+        35s leave a => ok
+        90s explain orders/biller => everything is settled; no consumer is connected
+    "#]]);
+}
+
+#[test]
 fn a_group_explains_why_nothing_is_delivered() {
     check(expect![[r#"
         1s topic orders 2 max_in_flight=1 => created
         1s group orders/biller => created
-        1s explain orders/biller
-            nothing is delivered: no consumer is connected; no messages are waiting
+        1s explain orders/biller => everything is settled; no consumer is connected
         2s produce orders m0 p=0 + produce orders m1 p=0
             stored 0:0
             stored 0:1

@@ -242,6 +242,22 @@ async fn pauses_and_consumers_are_reported() {
 }
 
 #[tokio::test]
+async fn a_worker_between_two_polls_is_counted_as_a_consumer() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    broker.put("/v1/topics/t/groups/g", json!({})).await.is(201);
+    assert_eq!(metric(&broker, "driftq_consumers", "group=\"g\"").await, Some(0.0));
+    for _ in 0..3 {
+        assert!(broker.receive_now("t", "g", "a").await.is_empty());
+        assert!(broker.receive_now("t", "g", "b").await.is_empty());
+    }
+    assert_eq!(metric(&broker, "driftq_consumers", "group=\"g\"").await, Some(2.0));
+    broker.produce("t", "x").await;
+    broker.receive("t", "g", "c").await;
+    assert_eq!(metric(&broker, "driftq_consumers", "group=\"g\"").await, Some(3.0));
+}
+
+#[tokio::test]
 async fn commands_and_commits_are_counted_per_shard() {
     let broker = Broker::with(|config| config.shards = Some(4)).await;
     assert_eq!(metric(&broker, "driftq_shards", "").await, Some(4.0));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{OwnerId, Text};
-use crate::limits::{OWNERS_SHOWN_MAX, SEEN_MS};
+use crate::limits::{BETWEEN_POLLS_MS, OWNERS_SHOWN_MAX, SEEN_MS};
 use crate::shard::state::owner_activity::{HoldTimes, OwnerActivity};
 use crate::shard::{Group, Shard};
 use crate::time::Timestamp;
@@ -41,6 +41,30 @@ impl Shard {
             owners.sort_by(|one, other| one.owner.cmp(&other.owner));
         }
         owners
+    }
+}
+
+impl Shard {
+    /// Counts the owners that are present: they have a stream or poll, hold a lease, or were seen
+    /// less than [`BETWEEN_POLLS_MS`] ago. Walks at most `walk` open messages, and lowers it by
+    /// them.
+    pub(crate) fn present_owners(&self, now: Timestamp, group: &Group, walk: &mut usize) -> u64 {
+        let mut present = BTreeSet::new();
+        let of_group = (group.row.id, OwnerId(0))..=(group.row.id, OwnerId(u64::MAX));
+        let seen = self.volatile.seen.range(of_group).map(|(_, seen)| seen);
+        let lately = seen.filter(|seen| now < seen.at.after(BETWEEN_POLLS_MS));
+        // By name, because an id is assigned again once nothing refers to it.
+        present.extend(lately.map(|seen| seen.name.clone()));
+        let connected = group.consumers.iter().filter_map(|id| self.volatile.consumers.get(id));
+        let mut ids: BTreeSet<OwnerId> = connected.map(|consumer| consumer.owner).collect();
+        let leased = group.cursors.iter().filter(|cursor| cursor.leased > 0);
+        let open = leased.flat_map(|cursor| cursor.open.iter()).take(*walk);
+        let open = open.inspect(|_| *walk -= 1);
+        ids.extend(
+            open.filter(|(_, open)| open.entry.is_leased()).map(|(_, open)| open.entry.owner),
+        );
+        present.extend(ids.into_iter().map(|id| self.owners.name(id)));
+        present.len() as u64
     }
 }
 

@@ -174,7 +174,22 @@ pub(crate) fn of_group(now: Timestamp, view: &GroupView) -> Text {
     let fresh = sum(|cursor| cursor.high - cursor.next);
     let (leased, waiting) = (sum(|cursor| cursor.leased), sum(|cursor| cursor.waiting));
     let counts = counts(fresh, leased, waiting);
+    let is_idle = fresh + leased + waiting == 0;
+    let is_active = view.recent.delivered + view.recent.acked > 0;
     let summary = match stopped_by(view) {
+        Some(Blocked::NoConsumers) if is_idle => {
+            "everything is settled; no consumer is connected".into()
+        }
+        // What consumers and messages at their limit look like between two deliveries.
+        Some(why @ (Blocked::NoCredit | Blocked::InFlightLimit | Blocked::Loading))
+            if is_active =>
+        {
+            let because = because(now, why, None);
+            format!("messages are being delivered; {because}; {counts}")
+        }
+        Some(Blocked::NoCredit) => {
+            format!("{}; {counts}", because(now, Blocked::NoCredit, None))
+        }
         Some(why) => {
             let because = because(now, why, view.paused.as_ref());
             format!("nothing is delivered: {because}; {counts}")

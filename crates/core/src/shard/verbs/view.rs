@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::change::{Decision, Lookup, Reads, VolatileChange};
 use crate::command::{GroupName, Reply, TopicName};
 use crate::id::{ConsumerId, Lane, Offset, Text};
-use crate::limits::READ_LOOKUPS_MAX;
+use crate::limits::{PRESENT_WALK_MAX, READ_LOOKUPS_MAX};
 use crate::refusal::Decided;
 use crate::shard::context::Context;
 use crate::shard::state::GroupRecent;
@@ -30,16 +30,16 @@ impl Context<'_> {
     pub(crate) fn view_all(&self, namespace: &Text) -> Decision {
         let mut volatile = Vec::new();
         let mut views = AllViews::default();
+        let mut walk = PRESENT_WALK_MAX;
         for topic in self.topics_of(namespace) {
             let is_full = |lane: &u32| self.full(topic, Lane::of(*lane), 1).is_some();
             let full_partitions = (0..topic.row.partitions).filter(is_full).count() as u64;
             views.topics.push(TopicView { full_partitions, ..show_topic(self.now, topic) });
             let groups = topic.groups.values().map(|id| &self.groups[id]);
-            views.groups.extend(
-                groups.map(|group| {
-                    self.show_group(self.now, group, &self.times(group, &mut volatile))
-                }),
-            );
+            views.groups.extend(groups.map(|group| GroupView {
+                present: self.present_owners(self.now, group, &mut walk),
+                ..self.show_group(self.now, group, &self.times(group, &mut volatile))
+            }));
         }
         Decision { volatile, ..Decision::reply(Reply::All(Box::new(views))) }
     }
@@ -162,6 +162,7 @@ impl Shard {
             oldest_unsettled_at: partitions.iter().filter_map(|of| of.oldest_unsettled_at).min(),
             partitions,
             consumers: group.consumers.iter().map(|id| self.view_consumer(topic, *id)).collect(),
+            present: 0,
             owners: Vec::new(),
             recent: group.recent.view(now),
         }
