@@ -206,7 +206,7 @@ fn a_group_whose_workers_are_busy_is_not_reported_as_stuck() {
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 33s
         4s explain orders/biller
-            messages are being delivered; every consumer is busy: no stream has room, and no receive waits; 1 not delivered yet, 1 leased to consumers
+            every consumer is busy: no stream has room, and no receive waits; 1 not delivered yet, 1 leased to consumers
         30s explain orders/biller
             every consumer is busy: no stream has room, and no receive waits; 1 not delivered yet, 1 leased to consumers
         31s ack orders/biller 0:0.1

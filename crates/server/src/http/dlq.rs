@@ -11,17 +11,15 @@ use driftq_api::dlq::{
     DeadLetter as WireLetter, DeadLetters as WireLetters, ErrorCount, Filter, Place,
     Purge as PurgeRequest, Purged, Redrive as RedriveRequest, RedriveInfo, Redriven, RedrivenOne,
 };
-use driftq_api::error::details::{FailedPrecondition, NotFound};
+use driftq_api::error::details::FailedPrecondition;
 use driftq_api::message::Item;
 use driftq_api::number::{Integer, Limit};
 use driftq_api::schema;
-use driftq_api::words::{
-    DeadLetterState, DeadLetterStates, DeathReason, MissingKind, RedrivenStatus,
-};
+use driftq_api::words::{DeadLetterState, DeadLetterStates, DeathReason, RedrivenStatus};
 use driftq_core::change::DeadRow;
 use driftq_core::command::{
-    DeadFilter, DeadLetter, DeadLetters, DeadState, Explain, Explained, ExplainedMessage, ListDead,
-    Missing as MissingPart, Purge, Recorded, Redrive, RedrivenAs, TopicName, ViewTopic, WouldPurge,
+    Act, DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Missing as MissingPart, Purge,
+    Recorded, Redrive, RedrivenAs, TopicName, ViewTopic, WouldPurge,
 };
 use driftq_core::limits::{PURGE_MAX, REDRIVE_MAX};
 use driftq_core::{Message, MessageId, Rejection, Timestamp};
@@ -33,10 +31,10 @@ use super::app::{App, topic_name};
 use super::input::Input;
 use super::operation::{Missing, Query, Unmet};
 use super::pagination::{self, BYTES_MAX, from_cursor, limit, to_cursor};
-use super::request::{ApiRequest, Nothing, Param, field};
+use super::request::{ApiRequest, Param, field};
 use super::request_log::{act_of, log_act};
 use super::words::ToCore;
-use super::{bulk, convert, off_runtime};
+use super::{bulk, convert, dead_letter, off_runtime};
 
 /// Maximum number of rows that one call scans.
 const SCAN_MAX: u64 = 10_000;
@@ -208,7 +206,12 @@ fn wire_letter(letter: &DeadLetter) -> Option<WireLetter<'_>> {
     wire(letter.id, &letter.row, letter.message.as_deref()?)
 }
 
-fn wire<'a>(id: MessageId, row: &DeadRow, message: &'a Message) -> Option<WireLetter<'a>> {
+/// Returns `None` for a message that is no dead letter.
+pub(super) fn wire<'a>(
+    id: MessageId,
+    row: &DeadRow,
+    message: &'a Message,
+) -> Option<WireLetter<'a>> {
     Some(WireLetter {
         id: id.to_string(),
         key: convert::key(message),
@@ -230,94 +233,6 @@ pub(super) fn redrive_info(row: &DeadRow) -> Option<RedriveInfo> {
         at: Time(redriven.at.0),
         new: place(redriven.new),
     })
-}
-
-/// Returns a dead letter, by its id or by the id of the message before it died.
-#[utoipa::path(
-    get, path = "/v1/dlq/{topic}/{id}", operation_id = "show_dead_letter", tag = "dead letters",
-    params(("topic" = schema::TopicName, Path), ("id" = schema::MessageId, Path)),
-    responses((status = 200, description = "the dead letter", body = WireLetter<'static>), Missing, Unmet),
-)]
-pub(crate) async fn show(
-    State(app): State<App>,
-    Path((topic, id)): Path<(String, String)>,
-    _: Input<Nothing>,
-) -> Result<Response<Body>, ApiError> {
-    let id: Result<MessageId, _> = id.parse();
-    let id = id.map_err(|error| ApiError::invalid("id", error.to_string()))?;
-    let room = pagination::room(&app).await?;
-    let found = find_dead_letter(&app, &topic_name(&topic), id).await?;
-    let bytes = found.message.as_deref().map_or(0, Message::size) as usize;
-    let write = move || {
-        let row = found.dead.as_deref().map(|dead| &dead.row);
-        let letter = row.zip(found.message.as_deref());
-        let letter = letter.and_then(|(row, message)| wire(found.id, row, message));
-        off_runtime::json(&letter, 1, bytes)
-    };
-    pagination::answer(bytes, room, write).await
-}
-
-/// Maximum number of redrives and deaths that a search follows. Each costs two lookups.
-const FOLLOWED_MAX: usize = 64;
-
-/// Returns the dead letter with this id, or the last dead letter of the message with this id.
-/// Redrives are followed: a message that died, was redriven and died again is found by its first
-/// id.
-async fn find_dead_letter(
-    app: &App,
-    topic: &TopicName,
-    id: MessageId,
-) -> Result<ExplainedMessage, ApiError> {
-    let missing = |why: &str| {
-        let text = format!("{id} {why} of \"{}\"", topic.topic);
-        ApiError::new(NotFound { kind: MissingKind::Message }, text)
-    };
-    let (mut next, mut last) = (id, None);
-    for _ in 0..FOLLOWED_MAX {
-        let explain = Explain::Id { namespace: topic.namespace.clone(), id: next };
-        let explained = match app.try_call(explain).await? {
-            Ok(explained) => match *explained {
-                Explained::Message(message) => message,
-                Explained::Group { .. } | Explained::Effect { .. } => break,
-            },
-            // A redriven message may be deleted once it is settled.
-            Err(Rejection::NotFound(_)) => break,
-            Err(rejection) => return Err(rejection.into()),
-        };
-        if let Some(dead) = &explained.dead {
-            if explained.topic.strip_prefix("dlq.") != Some(&*topic.topic) {
-                break;
-            }
-            let redriven = dead.row.redriven.as_ref().map(|redriven| redriven.new);
-            let is_named = explained.id == id;
-            last = Some(explained);
-            match redriven {
-                Some(new) if !is_named => next = new,
-                Some(_) | None => break,
-            }
-            continue;
-        }
-        let letters: Vec<_> = explained.groups.iter().filter_map(|of| of.dead_letter).collect();
-        match letters[..] {
-            _ if explained.topic != topic.topic => break,
-            [] if last.is_none() => {
-                return Err(missing("is not a dead letter"));
-            }
-            [] => break,
-            [letter] => next = letter,
-            _ => {
-                let groups = explained.groups.iter();
-                let letters = groups.filter_map(|of| Some((&of.group, of.dead_letter?)));
-                let letters: Vec<_> =
-                    letters.map(|(group, id)| format!("{id} of group {group}")).collect();
-                let letters = letters.join(", ");
-                let message =
-                    format!("{id} died in several groups; use one of these ids: {letters}");
-                return Err(ApiError::new(FailedPrecondition::default(), message));
-            }
-        }
-    }
-    last.ok_or_else(|| missing("is not the id of a message or dead letter"))
 }
 
 /// Counts the dead letters, in total and by error.
@@ -396,38 +311,47 @@ pub(crate) async fn redrive(
         return Ok(Json(Redriven { dry_run, matched, redriven: 0, results }));
     }
     let act = act_of(by.as_deref(), reason.as_deref());
-    let call = |id: MessageId| {
-        let (topic, by, reason) = (topic.clone(), act.by.clone(), act.reason.clone());
-        let call = Redrive { topic, id, force, by, reason };
-        (Recorded { act: act.clone(), call }, id)
-    };
-    let mut results = Vec::with_capacity(named.len());
-    let mut named = named.into_iter().map(|id| id.map(call));
-    while results.len() < matched {
-        let items = named.by_ref().take(REDRIVEN_TOGETHER).collect();
-        for item in bulk::call_each(&app, items, |id, result| Ok((id, result))).await {
-            results.push(match item {
-                Item::Done((id, Err(Rejection::NotFound(MissingPart::Message)))) => {
-                    let found = find_dead_letter(&app, &topic, id).await;
-                    let redriven = match found {
-                        Ok(found) => {
-                            let (call, id) = call(found.id);
-                            app.try_call(call).await.and_then(|result| redriven(id, result))
-                        }
-                        Err(error) => Err(error),
-                    };
-                    logged_item(&app, redriven)
-                }
-                Item::Done((id, result)) => logged_item(&app, redriven(id, result)),
-                Item::Error(error) => Item::Error(error),
-            });
-        }
-    }
+    let results = redrive_each(&app, &topic, &act, force, named).await;
     let redriven = bulk::count(&results, |one| one.status == RedrivenStatus::Redriven);
     if redriven > 0 {
         log_act!(act, "dead letters redriven", topic = &*topic.topic, matched, redriven);
     }
     Ok(Json(Redriven { dry_run, matched, redriven, results }))
+}
+
+/// Redrives dead letters, a few at a time. An id that is not that of a dead letter is taken for the
+/// id of a message before it died.
+async fn redrive_each(
+    app: &App,
+    topic: &TopicName,
+    act: &Act,
+    force: bool,
+    named: Vec<Result<MessageId, ApiError>>,
+) -> Vec<Item<RedrivenOne>> {
+    let call = |id: MessageId| {
+        let (topic, by, reason) = (topic.clone(), act.by.clone(), act.reason.clone());
+        let call = Redrive { topic, id, force, by, reason };
+        (Recorded { act: act.clone(), call }, id)
+    };
+    let (count, mut results) = (named.len(), Vec::with_capacity(named.len()));
+    let mut named = named.into_iter().map(|id| id.map(call));
+    while results.len() < count {
+        let items = named.by_ref().take(REDRIVEN_TOGETHER).collect();
+        for item in bulk::call_each(app, items, |id, result| Ok((id, result))).await {
+            results.push(match item {
+                Item::Done((id, Err(Rejection::NotFound(MissingPart::Message)))) => {
+                    let result = async {
+                        let (call, id) = call(dead_letter::find(app, topic, id).await?.id);
+                        redriven(id, app.try_call(call).await?)
+                    };
+                    logged_item(app, result.await)
+                }
+                Item::Done((id, result)) => logged_item(app, redriven(id, result)),
+                Item::Error(error) => Item::Error(error),
+            });
+        }
+    }
+    results
 }
 
 /// Renders a result, and counts and logs an error.

@@ -16,6 +16,7 @@ mod consume;
 mod convert;
 mod cors;
 mod counted;
+mod dead_letter;
 mod dlq;
 mod effect_result;
 mod effect_view;

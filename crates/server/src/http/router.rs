@@ -12,8 +12,8 @@ use super::api_error::no_route;
 use super::app::App;
 use super::route_patterns::RoutePatterns;
 use super::{
-    audit, clock, cluster, commit, consume, dlq, effects, explain, groups, guard, health, internal,
-    overview, peek, pointers, produce, receive, repair, series, settle, topics,
+    audit, clock, cluster, commit, consume, dead_letter, dlq, effects, explain, groups, guard,
+    health, internal, overview, peek, pointers, produce, receive, repair, series, settle, topics,
 };
 
 /// Defines the router and the OpenAPI description from one list of handlers. A server needs only the router. The
@@ -74,7 +74,7 @@ served! {
     settle::extend,
     settle::many,
     dlq::list,
-    dlq::show,
+    dead_letter::show,
     dlq::redrive,
     dlq::purge,
     explain::explain,

@@ -180,16 +180,12 @@ pub(crate) fn of_group(now: Timestamp, view: &GroupView) -> Text {
         Some(Blocked::NoConsumers) if is_idle => {
             "everything is settled; no consumer is connected".into()
         }
-        // What consumers and messages at their limit look like between two deliveries.
-        Some(why @ (Blocked::NoCredit | Blocked::InFlightLimit | Blocked::Loading))
-            if is_active =>
-        {
+        // What a group at work looks like between two deliveries.
+        Some(why @ (Blocked::InFlightLimit | Blocked::Loading)) if is_active => {
             let because = because(now, why, None);
             format!("messages are being delivered; {because}; {counts}")
         }
-        Some(Blocked::NoCredit) => {
-            format!("{}; {counts}", because(now, Blocked::NoCredit, None))
-        }
+        Some(why @ Blocked::NoCredit) => format!("{}; {counts}", because(now, why, None)),
         Some(why) => {
             let because = because(now, why, view.paused.as_ref());
             format!("nothing is delivered: {because}; {counts}")
