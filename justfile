@@ -180,6 +180,12 @@ repro-broken BINARY *NAMES:
     cargo build --quiet --profile sim -p driftq-e2e
     target/sim/repro {{ BINARY }} --expect-failures {{ NAMES }}
 
+# Compare the causes that `explain` reports with the truth, in states arranged on a real server
+[group('proofs')]
+explain:
+    {{ build_dev }}
+    target/debug/explain target/debug/driftq
+
 # Check that the tools that break a cluster work, all or PART, on PostgreSQL VERSION
 [group('proofs')]
 harness-selftest PART='' VERSION='':

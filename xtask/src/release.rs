@@ -28,6 +28,7 @@ const STAGES: &[&str] = &[
     "contract postgres-18",
     "old-data",
     "repro",
+    "explain",
     "browser",
     "demo-effects",
     "harness-selftest",

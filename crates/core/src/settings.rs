@@ -157,11 +157,7 @@ impl SettingsPatch {
     /// Returns this patch with the fields of `request` in its retry policy. Missing fields take
     /// their value from the patch, or else from `defaults`.
     #[must_use]
-    pub fn with_retry(
-        &self,
-        request: Option<&RetryRequest>,
-        defaults: &Settings,
-    ) -> SettingsPatch {
+    pub fn with_retry(&self, request: Option<&RetryRequest>, defaults: &Settings) -> SettingsPatch {
         let policy = self.retry_policy.as_ref().unwrap_or(&defaults.retry_policy);
         let changed = request.map(|request| request.over(policy));
         SettingsPatch { retry_policy: changed.or(self.retry_policy), ..self.clone() }

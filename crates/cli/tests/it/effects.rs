@@ -196,7 +196,7 @@ fn effects_are_explained() {
         op/charge order-77 IN_DOUBT: the outcome of fence 1 of api-2 is unknown: it was reported as unknown SOON ago (timeout); the next begin must ask the provider first
         $ driftq explain effect/orders/biller order-78 | sed 's/[0-9.]* m\?s ago/SOON ago/'
         effect/orders/biller order-78 PARKED: the outcome of fence 1 of worker-a is unknown: it was reported as unknown SOON ago (timeout); resolve it with: driftq effect resolve
-        $ driftq explain orders/0/0 | grep effect
+        $ driftq explain orders/0/0 | grep '^  effect'
           effect order-78: PARKED, fence 1
         $ driftq explain op/charge none
         ! error: the effect does not exist (NOT_FOUND, 404)

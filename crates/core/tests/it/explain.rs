@@ -242,7 +242,7 @@ fn a_group_explains_why_nothing_is_delivered() {
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 155s
         126s explain orders/biller
-            nothing is delivered: max_in_flight is reached; 1 not delivered yet, 1 leased to consumers
+            nothing is delivered: max_in_flight is reached; 1 not delivered yet, 1 leased to consumers; the slowest is a: 1 leased, last seen 1.0 s ago, its first lease expires in 29.0 s
         127s produce orders m2 p=1 + explain orders/biller
             stored 1:0
             messages are being delivered; 2 not delivered yet, 1 leased to consumers
@@ -260,11 +260,12 @@ fn a_group_explains_why_nothing_is_delivered() {
             everything was delivered; 1 waiting for a retry, the first is due in 59 min
         131s leave a => ok
         131s explain orders/biller
-            nothing is delivered: no consumer is connected; 1 waiting for a retry
+            nothing is delivered: no consumer is connected; 1 waiting for a retry; a was seen last, 0 ms ago
         3800s join a orders/biller credit=1
             joined
             a gets orders/biller 0:1.2 "m1" spent 2 until 3830s after "nack"
-        3801s explain orders/biller => everything was delivered; 1 leased to consumers
+        3801s explain orders/biller
+            everything was delivered; 1 leased to consumers; the slowest is a: 1 leased, last seen 1.0 s ago, its first lease expires in 29.0 s
         3802s ack orders/biller 0:1.2
             ok
             orders/biller 0:1 acked
@@ -293,4 +294,69 @@ fn a_message_is_explained_by_its_id_in_its_own_namespace() {
     assert_eq!(ask("default", MessageId { topic: TopicId(9), ..id }), missing);
     assert_eq!(ask("default", MessageId { lane: Lane(1), ..id }), missing);
     assert_eq!(ask("default", MessageId { offset: 1, ..id }), missing);
+}
+
+#[test]
+fn a_group_explains_which_consumer_to_look_at() {
+    check(expect![[r#"
+        1s topic orders 1 retry=-1,1s,1s => created
+        1s produce orders m0 + produce orders m1 + produce orders m2 + produce orders m3
+            stored 0:0
+            stored 0:1
+            stored 0:2
+            stored 0:3
+        1s join a orders/biller owner=w1 credit=1
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+        2s ack orders/biller 0:0.1
+            ok
+            orders/biller 0:0 acked
+            a gets orders/biller 0:1.1 "m1" spent 1 until 32s
+        12s ack orders/biller 0:1.1
+            ok
+            orders/biller 0:1 acked
+            a gets orders/biller 0:2.1 "m2" spent 1 until 42s
+        13s join b orders/biller owner=w2 credit=1
+            joined
+            b gets orders/biller 0:3.1 "m3" spent 1 until 43s
+        20s explain orders/biller
+            everything was delivered; 2 leased to consumers; the slowest is w1: 1 leased, usually holds a message for 960 ms, last seen 8.0 s ago, its first lease expires in 22.0 s
+        21s leave a => ok
+        21s explain orders/biller
+            everything was delivered; 2 leased to consumers; the slowest is w2: 1 leased, last seen 8.0 s ago, its first lease expires in 22.0 s
+        22s leave b => ok
+        30s explain orders/biller
+            everything was delivered; 2 leased to consumers; the slowest is w1: 1 leased, usually holds a message for 960 ms, last seen 9.0 s ago, its first lease expires in 12.0 s
+        45s explain orders/biller
+            orders/biller 0:2 expired, due 42.922s
+            orders/biller 0:3 expired, due 43.378s
+            nothing is delivered: no consumer is connected; 2 waiting for a retry; w2 was seen last, 23.0 s ago
+        700s explain orders/biller
+            nothing is delivered: no consumer is connected; 2 waiting for a retry
+    "#]]);
+}
+
+#[test]
+fn a_group_explains_that_its_backlog_fills_a_partition() {
+    check(expect![[r#"
+        1s topic orders 2 max_messages=1 => created
+        1s group orders/biller => created
+        1s produce orders m0 p=1 => stored 1:0
+        2s explain orders/biller
+            nothing is delivered: no consumer is connected; 1 not delivered yet; partition 1 is full: produce requests to it get 429
+        2s produce orders m1 p=1 => full: messages, held by biller
+        3s produce orders m1 p=0 => stored 0:0
+        3s explain orders/biller
+            nothing is delivered: no consumer is connected; 2 not delivered yet; 2 partitions are full: produce requests to them get 429
+        4s join a orders/biller credit=5
+            joined
+            a gets orders/biller 0:0.1 "m1" spent 1 until 34s
+            a gets orders/biller 1:0.1 "m0" spent 1 until 34s
+        5s ack orders/biller 0:0.1 + ack orders/biller 1:0.1
+            ok
+            ok
+            orders/biller 0:0 acked
+            orders/biller 1:0 acked
+        6s explain orders/biller => everything is settled
+    "#]]);
 }

@@ -7,7 +7,7 @@ use crate::change::{Decision, VolatileChange};
 use crate::command::{Full, Rejection};
 use crate::id::{Lane, Text};
 use crate::shard::context::Context;
-use crate::shard::{Cursor, Topic, done};
+use crate::shard::{Cursor, Group, Topic, done};
 
 /// Retry delay returned to a producer when there is no space.
 const RETRY_AFTER_MS: u64 = 1_000;
@@ -82,5 +82,18 @@ impl Context<'_> {
         } else {
             None
         }
+    }
+
+    /// Returns the partitions that the backlog of a group alone fills.
+    pub(crate) fn filled_by(&self, group: &Group) -> Vec<u32> {
+        let topic = &self.topics[&group.row.topic];
+        let settings = &topic.settings;
+        let is_filled = |partition: &u32| {
+            let lane = Lane::of(*partition);
+            let (state, cursor) = (topic.lane(lane), group.cursor(lane));
+            cursor.backlog(state.high) >= settings.max_backlog_messages
+                || cursor.backlog_bytes(state.high_bytes) >= settings.max_backlog_bytes
+        };
+        (0..topic.row.partitions).filter(is_filled).collect()
     }
 }

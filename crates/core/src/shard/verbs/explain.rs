@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::change::{DeadRow, Decision, Lookup, Reads};
 use crate::command::{
-    Explain, ExplainState, Explained, ExplainedDeath, ExplainedMessage, InGroup, Missing,
-    Rejection, Reply,
+    EffectView, Explain, ExplainState, Explained, ExplainedDeath, ExplainedMessage, InGroup,
+    Missing, Rejection, Reply,
 };
 use crate::id::{Lane, Offset, TopicId, no_text};
 use crate::limits::READ_LOOKUPS_MAX;
@@ -63,7 +63,8 @@ impl Context<'_> {
                 let view;
                 (view, volatile) = self.show_group_with_owners(group);
                 let view = Box::new(view);
-                Explained::Group { summary: summary::of_group(self.now, &view), view }
+                let full = self.filled_by(group);
+                Explained::Group { summary: summary::of_group(self.now, &view, &full), view }
             }
             (Explain::Message { .. }, Some(subject)) => {
                 Explained::Message(self.explain_message(&subject, None)?)
@@ -210,7 +211,8 @@ impl Context<'_> {
             }
             None => Vec::new(),
         };
-        let effects = effects.into_iter().map(|row| self.show_effect(row)).collect();
+        let effects: Vec<EffectView> =
+            effects.into_iter().map(|row| self.show_effect(row)).collect();
         let blocked = self.blocked(self.now, topic, group, lane, group.has_consumers(self.now));
         let blocked = blocked.filter(|why| is_blocked_by(&known, *why));
         let (state, attempts) = state_and_attempts(&known);
@@ -222,6 +224,7 @@ impl Context<'_> {
             last_error: &last_error,
             last_owner: &last_owner,
             blocked,
+            effects: &effects,
         };
         Ok(InGroup {
             group: group.row.name.clone(),

@@ -5,11 +5,13 @@
 //! fields.
 
 use crate::change::{DeadRow, Entry, EntryState, Paused};
+use crate::command::EffectView;
+use crate::effect::EffectState;
 use crate::id::Text;
 use crate::message::{Death, DeathReason};
-use crate::shard::Group;
+use crate::shard::{Group, ledger};
 use crate::time::{Timestamp, span};
-use crate::view::{Blocked, CursorView, GroupView};
+use crate::view::{Blocked, CursorView, GroupView, OwnerView};
 
 /// State of a message in one group.
 pub(crate) enum MessageState<'a> {
@@ -38,6 +40,8 @@ pub(crate) struct MessageSummary<'a> {
     pub(crate) last_error: &'a Text,
     pub(crate) last_owner: &'a Text,
     pub(crate) blocked: Option<Blocked>,
+    /// The effects that were begun under its delivery.
+    pub(crate) effects: &'a [EffectView],
 }
 
 impl MessageSummary<'_> {
@@ -61,7 +65,20 @@ impl MessageSummary<'_> {
             MessageState::Dead { row: None, .. } => "dead-lettered, then purged or expired".into(),
             MessageState::Trimmed => "settled by every group and deleted".into(),
         };
-        said.into()
+        let unknown = self.effects.iter().filter_map(|effect| self.unknown_effect(effect));
+        unknown.fold(said, |said, effect| format!("{said}; {effect}")).into()
+    }
+
+    /// An effect whose outcome is unknown: its name, why, and what happens next.
+    fn unknown_effect(&self, effect: &EffectView) -> Option<String> {
+        let state = match effect.state {
+            EffectState::InDoubt => "in doubt",
+            EffectState::Parked => "parked",
+            _ => return None,
+        };
+        let name = &effect.row.name;
+        let why = ledger::of_effect(self.now, effect);
+        Some(format!("effect {} {} is {state}: {why}", name.scope, name.key))
     }
 
     /// `attempt 3 of 20`, or `attempt 3` if the number of attempts is unlimited.
@@ -118,7 +135,11 @@ impl MessageSummary<'_> {
         let paused = self.group.row.paused.as_ref();
         match self.blocked {
             None => String::new(),
-            Some(why) => format!("; nothing is delivered: {}", because(self.now, why, paused)),
+            Some(why) => {
+                let is_connected = !self.group.consumers.is_empty();
+                let because = because(self.now, why, paused, is_connected);
+                format!("; nothing is delivered: {because}")
+            }
         }
     }
 }
@@ -146,7 +167,8 @@ pub(crate) fn of_dead_letter(now: Timestamp, death: &Death, row: &DeadRow) -> Te
     format!("a dead letter {whose} for {ago} ({why}{attempts}{error}){after}").into()
 }
 
-fn because(now: Timestamp, why: Blocked, paused: Option<&Paused>) -> String {
+/// `is_connected` is whether the group has a stream or a waiting poll.
+fn because(now: Timestamp, why: Blocked, paused: Option<&Paused>, is_connected: bool) -> String {
     match (why, paused) {
         (Blocked::Paused, Some(paused)) => {
             let Paused { by, reason, since, until } = paused;
@@ -156,8 +178,12 @@ fn because(now: Timestamp, why: Blocked, paused: Option<&Paused>) -> String {
         }
         (Blocked::Paused, None) => "paused".into(),
         (Blocked::NoConsumers, _) => "no consumer is connected".into(),
-        (Blocked::NoCredit, _) => {
+        (Blocked::NoCredit, _) if is_connected => {
             "every consumer is busy: no stream has room, and no receive waits".into()
+        }
+        // Workers that poll are not connected while they work, and neither are dead ones.
+        (Blocked::NoCredit, _) => {
+            "every consumer is busy or gone: no stream is connected, and no receive waits".into()
         }
         (Blocked::InFlightLimit, _) => "max_in_flight is reached".into(),
         (Blocked::MaxOpen, _) => "max_open is reached".into(),
@@ -168,26 +194,31 @@ fn because(now: Timestamp, why: Blocked, paused: Option<&Paused>) -> String {
     }
 }
 
-/// Summarizes a group: messages are being delivered, or why they are not.
-pub(crate) fn of_group(now: Timestamp, view: &GroupView) -> Text {
+/// Summarizes a group: messages are being delivered, or why they are not. `full` are the partitions
+/// that the backlog of the group fills.
+pub(crate) fn of_group(now: Timestamp, view: &GroupView, full: &[u32]) -> Text {
     let sum = |count: fn(&CursorView) -> u64| view.partitions.iter().map(count).sum::<u64>();
     let fresh = sum(|cursor| cursor.high - cursor.next);
     let (leased, waiting) = (sum(|cursor| cursor.leased), sum(|cursor| cursor.waiting));
     let counts = counts(fresh, leased, waiting);
     let is_idle = fresh + leased + waiting == 0;
     let is_active = view.recent.delivered + view.recent.acked > 0;
-    let summary = match stopped_by(view) {
+    let is_connected = !view.consumers.is_empty();
+    let stopped_by = stopped_by(view);
+    let mut summary = match stopped_by {
         Some(Blocked::NoConsumers) if is_idle => {
             "everything is settled; no consumer is connected".into()
         }
         // What a group at work looks like between two deliveries.
         Some(why @ (Blocked::InFlightLimit | Blocked::Loading)) if is_active => {
-            let because = because(now, why, None);
+            let because = because(now, why, None, is_connected);
             format!("messages are being delivered; {because}; {counts}")
         }
-        Some(why @ Blocked::NoCredit) => format!("{}; {counts}", because(now, why, None)),
+        Some(why @ Blocked::NoCredit) => {
+            format!("{}; {counts}", because(now, why, None, is_connected))
+        }
         Some(why) => {
-            let because = because(now, why, view.paused.as_ref());
+            let because = because(now, why, view.paused.as_ref(), is_connected);
             format!("nothing is delivered: {because}; {counts}")
         }
         None if fresh > 0 => format!("messages are being delivered; {counts}"),
@@ -199,7 +230,50 @@ pub(crate) fn of_group(now: Timestamp, view: &GroupView) -> Text {
             format!("everything was delivered; {counts}{due}")
         }
     };
+    let consumer = match stopped_by {
+        Some(Blocked::NoConsumers) => last_seen(now, view),
+        Some(
+            Blocked::NoCredit | Blocked::InFlightLimit | Blocked::MaxOpen | Blocked::OpenLimit,
+        ) => slowest(now, view),
+        // The workers may be dead although nothing else is left to deliver.
+        None if fresh == 0 => slowest(now, view),
+        _ => None,
+    };
+    let filled = match full {
+        [] => None,
+        [one] => Some(format!("partition {one} is full: produce requests to it get 429")),
+        more => {
+            Some(format!("{} partitions are full: produce requests to them get 429", more.len()))
+        }
+    };
+    for part in consumer.into_iter().chain(filled) {
+        summary = format!("{summary}; {part}");
+    }
     summary.into()
+}
+
+/// The consumer that was seen last, if one is remembered.
+fn last_seen(now: Timestamp, view: &GroupView) -> Option<String> {
+    let last = view.owners.iter().max_by_key(|owner| owner.last_seen_at)?;
+    Some(format!("{} was seen last, {} ago", last.owner, span(now.since(last.last_seen_at))))
+}
+
+/// The consumer with leases that has been silent, or that usually holds a message, longest.
+fn slowest(now: Timestamp, view: &GroupView) -> Option<String> {
+    let holders = view.owners.iter().filter(|owner| owner.leased > 0);
+    let slowness = |owner: &&OwnerView| {
+        now.since(owner.last_seen_at).max(owner.hold_p50_ms.unwrap_or_default())
+    };
+    let OwnerView { owner, leased, next_expiry_at, hold_p50_ms, last_seen_at, .. } =
+        holders.max_by_key(slowness)?;
+    let hold = hold_p50_ms
+        .map_or(String::new(), |ms| format!(", usually holds a message for {}", span(ms)));
+    let expiry = next_expiry_at.filter(|end| *end > now);
+    let expiry = expiry.map_or(String::new(), |end| {
+        format!(", its first lease expires in {}", span(end.since(now)))
+    });
+    let seen = span(now.since(*last_seen_at));
+    Some(format!("the slowest is {owner}: {leased} leased{hold}, last seen {seen} ago{expiry}"))
 }
 
 /// Returns why no fresh message is delivered. `None` if some are delivered or there are none.

@@ -62,6 +62,6 @@ fn a_message_shows_the_effects_begun_under_it() {
             effect/orders/biller k.1 in doubt: lease_expired
             orders/biller 0:0 expired, due 10.342s
             a gets orders/biller 0:0.2 "hello" spent 2 until 20.342s after "ack_timeout"
-            orders 0:0 hello; biller leased: attempt 2 of 5 is leased to w1 for 8.3 s more [effect/orders/biller l.1 SUCCEEDED] [effect/orders/biller k.1 PARKED; fence 1 of "w1" began 1s in doubt since 10s, lease_expired]
+            orders 0:0 hello; biller leased: attempt 2 of 5 is leased to w1 for 8.3 s more; effect effect/orders/biller k is parked: the outcome of fence 1 of w1 is unknown: its lease expired 2.0 s ago; resolve it with: driftq effect resolve [effect/orders/biller l.1 SUCCEEDED] [effect/orders/biller k.1 PARKED; fence 1 of "w1" began 1s in doubt since 10s, lease_expired]
     "#]]);
 }
