@@ -186,6 +186,12 @@ explain:
     {{ build_dev }}
     target/debug/explain target/debug/driftq
 
+# Inject each failure of docs/operating.md, wait for its alert, and run the command of the page (as root)
+[group('proofs')]
+night:
+    {{ build_dev }}
+    target/debug/night target/debug/driftq
+
 # Check that the tools that break a cluster work, all or PART, on PostgreSQL VERSION
 [group('proofs')]
 harness-selftest PART='' VERSION='':
