@@ -29,6 +29,7 @@ const STAGES: &[&str] = &[
     "old-data",
     "repro",
     "explain",
+    "night",
     "browser",
     "demo-effects",
     "harness-selftest",
