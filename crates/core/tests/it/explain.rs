@@ -206,20 +206,22 @@ fn a_group_whose_workers_are_busy_is_not_reported_as_stuck() {
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 33s
         4s explain orders/biller
-            every consumer is busy: no stream has room, and no receive waits; 1 not delivered yet, 1 leased to consumers
+            every consumer is busy: no stream has room, and no receive waits; 1 not delivered yet, 1 leased to consumers; the slowest is a: 1 leased, last seen 1.0 s ago, its first lease expires in 29.0 s
         30s explain orders/biller
-            every consumer is busy: no stream has room, and no receive waits; 1 not delivered yet, 1 leased to consumers
+            every consumer is busy: no stream has room, and no receive waits; 1 not delivered yet, 1 leased to consumers; the slowest is a: 1 leased, last seen 27.0 s ago, its first lease expires in 3.0 s
         31s ack orders/biller 0:0.1
             ok
             orders/biller 0:0 acked
             a gets orders/biller 0:1.1 "m1" spent 1 until 61s
-        32s explain orders/biller => everything was delivered; 1 leased to consumers
+        32s explain orders/biller
+            everything was delivered; 1 leased to consumers; the slowest is a: 1 leased, usually holds a message for 26.6 s, last seen 1.0 s ago, its first lease expires in 29.0 s
         33s ack orders/biller 0:1.1
             ok
             orders/biller 0:1 acked
         34s explain orders/biller => everything is settled
         35s leave a => ok
-        90s explain orders/biller => everything is settled; no consumer is connected
+        90s explain orders/biller
+            everything is settled; no consumer is connected; a was seen last, 55.0 s ago
     "#]]);
 }
 
