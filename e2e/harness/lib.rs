@@ -14,5 +14,6 @@ pub mod postgres;
 pub mod processes;
 pub mod proxy;
 pub mod server;
+pub mod small_disk;
 pub mod usage;
 pub mod worker;

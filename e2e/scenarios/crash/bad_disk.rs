@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use driftq_e2e::broker::Broker;
 use driftq_e2e::flush_disk::{FailedFlush, FlushDisk};
+use driftq_e2e::small_disk::SmallDisk;
 use rusqlite::Connection;
 use rustix::process::{Resource, Rlimit, prlimit};
 
-use crate::disk_full::SmallDisk;
+use crate::disk_full::DISK;
 use crate::load::Load;
 
 /// Within this time after the disk works again, requests must succeed.
@@ -37,14 +38,14 @@ pub(crate) async fn full_and_freed(
     data: &Path,
     cycles: u64,
 ) -> anyhow::Result<Survived> {
-    let disk = SmallDisk::mount(data)?;
-    let mut broker = Broker::start(binary, &disk.0.join("data"), None).await?;
+    let disk = SmallDisk::mount(data, DISK)?;
+    let mut broker = Broker::start(binary, &disk.path().join("data"), None).await?;
     let load = Load::start(broker.url()).await?;
     let mut slowest = Duration::ZERO;
     for cycle in 0..cycles {
         produced(&load, BETWEEN).await?;
         load.fault("disk full");
-        let ballast = disk.0.join("ballast");
+        let ballast = disk.path().join("ballast");
         if cycle % 2 == 0 {
             fill(&ballast)?;
         } else {

@@ -1,19 +1,19 @@
 //! A small disk is filled until the server accepts no more messages, then drained.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use driftq_e2e::broker::Broker;
+use driftq_e2e::small_disk::SmallDisk;
 
 use crate::clients::Client;
 use crate::history::History;
 use crate::load::Load;
 
 /// A few times the space that the server keeps free.
-const DISK: &str = "size=224m";
+pub(crate) const DISK: &str = "224m";
 /// Bytes of a value.
 const VALUE_BYTES: usize = 32 << 10;
 /// Producers that fill the disk.
@@ -30,29 +30,9 @@ pub(crate) struct Filled {
     pub(crate) violations: usize,
 }
 
-/// A small file system, unmounted on drop.
-pub(crate) struct SmallDisk(pub(crate) PathBuf);
-
-impl SmallDisk {
-    pub(crate) fn mount(at: &Path) -> anyhow::Result<SmallDisk> {
-        std::fs::create_dir_all(at)?;
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", DISK, "driftq-small-disk"]).arg(at);
-        anyhow::ensure!(mount.status()?.success(), "mounting a small disk requires root");
-        Ok(SmallDisk(at.to_owned()))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: processes that still use it keep it until they exit.
-        let _unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 pub(crate) async fn run(binary: &str, data: &Path) -> anyhow::Result<Filled> {
-    let disk = SmallDisk::mount(&data.join("small"))?;
-    let mut broker = Broker::start(binary, &disk.0.join("data"), None).await?;
+    let disk = SmallDisk::mount(&data.join("small"), DISK)?;
+    let mut broker = Broker::start(binary, &disk.path().join("data"), None).await?;
     let mut client = Client::new(broker.url(), Arc::new(History::default()));
     client.value_bytes = VALUE_BYTES;
     client.set_up().await?;

@@ -27,7 +27,7 @@ async fn main() -> anyhow::Result<()> {
     let server = Launch::sqlite(&driftq, &directory.path().join("data"), &[]).start().await?;
     server.ready().await?;
     let client = Client { driftq, api: server.api()? };
-    let mut states = arrange::all(&client).await?;
+    let states = arrange::all(&client).await?;
     let (mut explanations, mut false_causes, mut missing) = (0, 0, 0);
     for state in &states {
         for text in &state.explanations {
@@ -42,7 +42,7 @@ async fn main() -> anyhow::Result<()> {
         let last = state.explanations.last().context("a state is explained")?;
         println!("{}: {last}", state.name);
     }
-    let unnoticed = exchanged(&mut states);
+    let unnoticed = exchange_truths(&states);
     let (count, took) = (states.len(), began.elapsed().as_secs());
     println!(
         "explain: {count} states, {explanations} explanations, {false_causes} false causes, \
@@ -54,7 +54,7 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// The control: gives each state the truth of the next one. Returns how many are still accepted.
-fn exchanged(states: &mut [State]) -> usize {
+fn exchange_truths(states: &[State]) -> usize {
     let mut truths: Vec<_> = states.iter().map(|state| state.truth.clone()).collect();
     truths.rotate_left(1);
     let accepted = states.iter().zip(truths).filter(|(state, truth)| {

@@ -27,18 +27,18 @@ pub(crate) async fn run(night: &Night) -> anyhow::Result<Vec<Row>> {
     }
     let operator = Operator::start(night, addresses.to_vec()).await?;
 
-    let section = operator.before("A lost node").await?;
+    let section = operator.section_before("A lost node").await?;
     second.kill().await?;
-    let lost = operator.woken(section, "gone").await?;
+    let lost = operator.answer_alert(section, "gone").await?;
     second.start_again().await?;
     ready(addresses[1]).await?;
-    let lost = operator.repaired(lost).await?;
+    let lost = operator.await_end(lost).await?;
 
-    let section = operator.before("A database outage").await?;
+    let section = operator.section_before("A database outage").await?;
     database.stop(Stop::Immediate).await?;
-    let outage = operator.woken(section, "database: no answer for").await?;
+    let outage = operator.answer_alert(section, "database: no answer for").await?;
     database.start_again().await?;
-    Ok(vec![lost, operator.repaired(outage).await?])
+    Ok(vec![lost, operator.await_end(outage).await?])
 }
 
 async fn ready(address: SocketAddr) -> anyhow::Result<()> {

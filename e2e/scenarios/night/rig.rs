@@ -52,7 +52,7 @@ impl<'a> Operator<'a> {
     }
 
     /// Returns the section about a failure that has not happened yet.
-    pub(crate) async fn before(&self, failure: &str) -> anyhow::Result<&'a Section> {
+    pub(crate) async fn section_before(&self, failure: &str) -> anyhow::Result<&'a Section> {
         let section = self.night.page.section(failure)?;
         let is_firing = self.prometheus.is_firing(&section.alert).await?;
         ensure!(!is_firing, "{} fires before the failure", section.alert);
@@ -60,7 +60,7 @@ impl<'a> Operator<'a> {
     }
 
     /// Waits for the alert, then runs the command of the section.
-    pub(crate) async fn woken(
+    pub(crate) async fn answer_alert(
         &self,
         section: &Section,
         cause: &'static str,
@@ -80,7 +80,7 @@ impl<'a> Operator<'a> {
     }
 
     /// Waits until the alert has ended after the repair.
-    pub(crate) async fn repaired(&self, row: Row) -> anyhow::Result<Row> {
+    pub(crate) async fn await_end(&self, row: Row) -> anyhow::Result<Row> {
         let ended = self.prometheus.until(&row.alert, false).await?;
         Ok(Row { ended: Some(ended), ..row })
     }
