@@ -27,7 +27,7 @@ fn missing_fields_of_a_retry_policy_take_the_value_in_force() {
         1s topic orders 1 retry=2 => exists
         1s topic orders 1 retry=3
             refused: the topic already exists with different partitions or settings
-        1s act patch orders retry=,1h
+        2s act patch orders retry=,1h
             orders 0..0 (0 bytes), dead 0, groups [], changed retry_policy
         2s topic orders 1 retry=2,1h => exists
         2s produce orders m0 => stored 0:0
@@ -52,7 +52,7 @@ fn missing_fields_of_a_retry_policy_take_the_value_in_force() {
         5h patch orders reset=retry_policy => orders 1..1 (0 bytes), dead 1, groups ["biller"]
         5h topic orders 1 retry=20 => exists
         6h audit 1..9 of=default/acts
-            #1 patch_topic orders act-1 ops test r-1 {"retry_policy.backoff_ms":"3600000"} 5ac921ba (next 2)
+            #1 patch_topic orders act-1 ops test r-1 {"retry_policy.backoff_ms":"3600000"} 8d7eb042 (next 2)
     "#]]);
 }
 
