@@ -15,8 +15,9 @@ use crate::id::{
     TopicId,
 };
 use crate::message::Message;
+use crate::retry::RetryPolicy;
 use crate::row::{Hash16, MarkKind, RecordKind};
-use crate::settings::{RetryPolicy, SettingsPatch};
+use crate::settings::SettingsPatch;
 use crate::time::Timestamp;
 use crate::token::LeaseToken;
 

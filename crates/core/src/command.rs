@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::Tip;
 use crate::id::{ConsumerId, GroupId, MessageId, Offset, ShardId, Text, TopicId};
-use crate::message::{Receipt, RetryRequest};
+use crate::message::Receipt;
+use crate::retry::RetryRequest;
 use crate::settings::{SettingsChange, SettingsPatch};
 use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};

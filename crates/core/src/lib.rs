@@ -30,6 +30,7 @@ pub mod placement;
 mod read_view;
 mod recovery;
 mod refusal;
+mod retry;
 pub mod row;
 mod session;
 mod settings;
@@ -51,8 +52,7 @@ pub use jump_guard::{
     BootRecord, ClockOrigin, ClockRecord, HeldJump, JUMP_MS_MAX, JumpGuard, StoredClock,
 };
 pub use message::{
-    DEFAULT_TENANT, Death, DeathReason, Envelope, Extension, Message, Receipt, RetryRequest,
-    Routing, Trace,
+    DEFAULT_TENANT, Death, DeathReason, Envelope, Extension, Message, Receipt, Routing, Trace,
 };
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -62,9 +62,10 @@ pub use pipeline::{
     Batch, CommandResult, Input, Output, Pipeline, PipelineConfig, ReadId, Release, Ticket,
 };
 pub use recovery::{Recovered, Recovery};
+pub use retry::{RetryPolicy, RetryRequest};
 pub use session::{HEARTBEAT_MS, Line, STALLED_MS, Session};
 pub use settings::{
-    AutoCreateGroups, DedupeCompare, InvalidSetting, OnDoubt, RetryPolicy, SettingName, Settings,
+    AutoCreateGroups, DedupeCompare, InvalidSetting, OnDoubt, SettingName, Settings,
     SettingsChange, SettingsPatch, Unkeyed,
 };
 pub use shard::{Image, Shard, ShardConfig};

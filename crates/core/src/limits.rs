@@ -85,6 +85,8 @@ pub const AUDIT_BYTES: usize = 256 * 1024;
 pub const LEASE_MS_MIN: u64 = 250;
 /// Longest lease: 12 h.
 pub const LEASE_MS_MAX: u64 = 43_200_000;
+/// 365 d: the longest backoff, retention and memory of keys and outcomes.
+pub(crate) const YEAR_MS: u64 = 365 * 24 * 60 * 60_000;
 /// Longest delay of a nack: 7 d.
 pub const DELAY_MS_MAX: u64 = 604_800_000;
 /// Highest `max_attempts` of a retry policy. −1 means no limit.

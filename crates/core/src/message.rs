@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::Format;
 use crate::id::{MessageId, Offset, Text};
-use crate::settings::RetryPolicy;
+use crate::retry::RetryRequest;
 use crate::time::Timestamp;
 
 /// Bytes in memory of a label or header besides its name and value. It takes fewer in a page.
@@ -103,50 +103,6 @@ impl Envelope {
     /// Returns the bytes of labels and headers.
     pub fn extension_bytes(&self) -> usize {
         self.extension.as_deref().map_or(0, Extension::size)
-    }
-}
-
-/// A retry policy as a request sent it. Missing fields default to the topic's policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RetryRequest {
-    /// Maximum number of deliveries; −1 means no limit, 0 that the field is missing.
-    pub max_attempts: i32,
-    /// The wait after the first failure.
-    pub backoff_ms: Option<u64>,
-    /// The longest wait.
-    pub max_backoff_ms: Option<u64>,
-}
-
-impl RetryRequest {
-    /// Checks the fields that do not depend on the topic.
-    pub(crate) fn check(&self) -> Result<(), &'static str> {
-        self.over(&RetryPolicy { max_attempts: 1, backoff_ms: 0, max_backoff_ms: 0 }).check()
-    }
-
-    /// Returns the given fields, by name.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&'static str, i64)> {
-        let number = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
-        let fields = [
-            (
-                "retry_policy.max_attempts",
-                (self.max_attempts != 0).then(|| self.max_attempts.into()),
-            ),
-            ("retry_policy.backoff_ms", self.backoff_ms.map(number)),
-            ("retry_policy.max_backoff_ms", self.max_backoff_ms.map(number)),
-        ];
-        fields.into_iter().filter_map(|(name, value)| Some((name, value?)))
-    }
-
-    /// Returns this policy, with the topic's values for missing fields.
-    pub fn over(&self, topic: &RetryPolicy) -> RetryPolicy {
-        let backoff_ms = self.backoff_ms.unwrap_or(topic.backoff_ms);
-        let max_attempts =
-            if self.max_attempts == 0 { topic.max_attempts } else { self.max_attempts };
-        RetryPolicy {
-            max_attempts,
-            backoff_ms,
-            max_backoff_ms: self.max_backoff_ms.unwrap_or(topic.max_backoff_ms.max(backoff_ms)),
-        }
     }
 }
 

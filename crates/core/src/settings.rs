@@ -2,42 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{ATTEMPTS_MAX, LEASE_MS_MAX, LEASE_MS_MIN};
-use crate::message::RetryRequest;
-
-/// How often, and after which waits, a message is retried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RetryPolicy {
-    /// Maximum number of deliveries; −1 means no limit.
-    pub max_attempts: i32,
-    /// The wait after the first failure.
-    pub backoff_ms: u64,
-    /// The longest wait.
-    pub max_backoff_ms: u64,
-}
-
-impl RetryPolicy {
-    /// Whether `spent` deliveries have reached `max_attempts`.
-    pub fn is_exhausted_by(&self, spent: u32) -> bool {
-        self.max_attempts >= 0 && i64::from(spent) >= i64::from(self.max_attempts)
-    }
-
-    pub(crate) fn check(&self) -> Result<(), &'static str> {
-        let attempts_fit =
-            self.max_attempts == -1 || (1..=ATTEMPTS_MAX).contains(&self.max_attempts);
-        if !attempts_fit {
-            return Err("max_attempts must be between 1 and 1000, or -1");
-        }
-        if self.backoff_ms > self.max_backoff_ms {
-            return Err("backoff_ms must not exceed max_backoff_ms");
-        }
-        if self.max_backoff_ms > YEAR_MS {
-            return Err("max_backoff_ms must not exceed a year");
-        }
-        Ok(())
-    }
-}
+use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN, YEAR_MS};
+use crate::retry::{RetryPolicy, RetryRequest};
 
 /// The partition of messages without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +11,7 @@ pub enum Unkeyed {
     /// The first partition, as in v1.
     #[serde(rename = "partition_0")]
     First,
-    /// Each message goes to the next partition.
+    /// The messages of one commit go to one partition, those of the next commit to the next one.
     #[serde(rename = "round_robin")]
     Spread,
 }
@@ -270,7 +236,6 @@ settings! {
 /// How long the outcome of an effect is kept by default.
 pub(crate) const EFFECT_TTL_MS: u64 = 604_800_000;
 const MINUTE_MS: u64 = 60_000;
-pub(crate) const YEAR_MS: u64 = 365 * 24 * 60 * MINUTE_MS;
 
 /// A setting that is out of range.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -128,13 +128,11 @@ fn read(path: &Path) -> (Vec<SourcedValue>, Vec<String>) {
         Ok(table) => table,
         Err(error) => {
             let at = error.span().map_or(0, |span| span.start);
-            let line = text[..at.min(text.len())].lines().count().max(1);
-            let line = text.lines().nth(line - 1).unwrap_or_default().trim();
-            let hint = if error.message().contains("quoted") {
-                ""
-            } else {
-                " (a string must be in quotes)"
-            };
+            let above = text[..at.min(text.len())].matches('\n').count();
+            let line = text.lines().nth(above).unwrap_or_default().trim();
+            // The parser takes a string without quotes for a number.
+            let is_unquoted = error.message().starts_with("invalid");
+            let hint = if is_unquoted { " (a string must be in quotes)" } else { "" };
             let message = format!("{}: `{line}`: {}{hint}", place(at), error.message());
             return (Vec::new(), vec![message]);
         }

@@ -88,7 +88,7 @@ retry_policy = { max_attempts = 5 }
 
 The variable of a key is `DRIFTQ_` and the key in capitals, with `_` instead of dots:
 `DRIFTQ_LIMITS_VALUE_BYTES`. The flag is the key with dashes: `--limits-value-bytes`. Only the flag of
-`defaults.profile` is shorter: `--profile`. Numbers have no unit suffix; the name of the key ends in the unit.
+`defaults.profile` is shorter: `--profile`. A number without a unit has the unit that the name of the key ends in.
 List items are separated by commas. `none` is a value only if the column *form* lists it. An empty variable counts
 as not set. `insecure` is rejected in a `driftq.toml` that was found in the working directory and not given
 with `--config` or `DRIFTQ_CONFIG`.

@@ -10,8 +10,8 @@ use crate::change::{Entry, EntryState, LastError};
 use crate::id::{BatchNo, Generation, Lane, Offset, OwnerId};
 use crate::limits::BLOCK_OFFSETS;
 use crate::pack::{Damaged, UNKNOWN_VERSION, V1, plain, unseal};
+use crate::retry::RetryPolicy;
 use crate::row::{Key, Row};
-use crate::settings::RetryPolicy;
 use crate::time::Timestamp;
 
 const COMMON_BYTES: usize = 42;

@@ -13,8 +13,9 @@ use serde::de::DeserializeOwned;
 
 use crate::command::{Outgoing, Routed, Sender};
 use crate::id::{MessageId, Text};
-use crate::message::{Death, Envelope, Extension, Message, RetryRequest, Routing, Trace};
+use crate::message::{Death, Envelope, Extension, Message, Routing, Trace};
 use crate::pack::{Damaged, UNKNOWN_VERSION, V1, V2, content, seal_as, unseal};
+use crate::retry::RetryRequest;
 use crate::row::Row;
 use crate::time::Timestamp;
 

@@ -23,11 +23,9 @@ use crate::change::{Entry, EntryState, Garbage, LaneMark, LaneState, LastError};
 use crate::command::{Outgoing, Sender};
 use crate::effect::EffectState;
 use crate::id::{BatchNo, Generation, GroupId, Lane, MessageId, OwnerId, ShardId, TopicId};
-use crate::message::{
-    Death, DeathReason, Envelope, Extension, Message, RetryRequest, Routing, Trace,
-};
+use crate::message::{Death, DeathReason, Envelope, Extension, Message, Routing, Trace};
+use crate::retry::{RetryPolicy, RetryRequest};
 use crate::row::MarkKind;
-use crate::settings::RetryPolicy;
 use crate::shard::{Open, OpenEntries};
 use crate::time::Timestamp;
 

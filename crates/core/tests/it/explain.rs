@@ -74,7 +74,7 @@ fn a_due_retry_explains_why_it_is_not_delivered() {
         5s explain orders 0:0
             orders 0:0 m0; biller waiting: attempt 1 failed (boom); attempt 2 of 20 is due now; nothing is delivered: paused by ops 2.0 s ago (test) [paused]
         5s explain orders 0:1
-            orders 0:1 m1; biller waiting: attempt 1 failed (nack); attempt 2 of 20 is due in 59 min [paused]
+            orders 0:1 m1; biller waiting: attempt 1 failed (nack); attempt 2 of 20 is due in 59 min; nothing is delivered: paused by ops 2.0 s ago (test) [paused]
         5s produce orders m2 => stored 0:2
         65s explain orders 0:2
             orders 0:2 m2; biller ready: not delivered yet, and next in line; nothing is delivered: paused by ops 1 min ago (test) [paused]

@@ -19,13 +19,15 @@ use driftq_core::command::{Full, Missing, Part};
 use driftq_core::ownership::AdminError;
 
 use super::convert;
-use super::json_error::UNKNOWN_FIELD;
 use super::request_log::see_log;
 use super::words::ToWire;
 use crate::node::CallError;
 
 /// The default delay before a client retries.
 pub(super) const RETRY_AFTER_MS: u64 = 1_000;
+
+/// The reason of a field that does not exist. The list of known fields follows.
+pub(super) const UNKNOWN_FIELD: &str = "unknown field; known: ";
 
 /// An error response.
 #[derive(Debug, Clone)]

@@ -4,10 +4,7 @@ use driftq_api::Object;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
-use super::api_error::Invalid;
-
-/// The list of known fields follows.
-pub(super) const UNKNOWN_FIELD: &str = "unknown field; known: ";
+use super::api_error::{Invalid, UNKNOWN_FIELD};
 
 /// Returns the invalid field and the reason.
 fn json_error(error: &serde_path_to_error::Error<serde_json::Error>) -> Invalid {

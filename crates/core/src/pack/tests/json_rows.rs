@@ -11,8 +11,9 @@ use crate::id::{Generation, GroupId, Lane, OwnerId, TopicId};
 use crate::message::DeathReason;
 use crate::pack::json_rows::{put_dead, put_group, put_topic};
 use crate::pack::{dead_row, group_row, plain, topic_row, verify};
+use crate::retry::RetryPolicy;
 use crate::row::{Columns, Key, Row};
-use crate::settings::{AutoCreateGroups, OnDoubt, RetryPolicy, SettingsPatch, Unkeyed};
+use crate::settings::{AutoCreateGroups, OnDoubt, SettingsPatch, Unkeyed};
 use crate::time::Timestamp;
 
 fn text(row: &Row) -> String {

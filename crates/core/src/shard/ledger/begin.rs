@@ -6,11 +6,12 @@ use crate::command::{
 };
 use crate::effect::{DeliveryRef, EffectName, EffectRow, EffectState, Outcome, Scope};
 use crate::id::{MessageId, Text};
+use crate::limits::YEAR_MS;
 use crate::limits::{EFFECTS_MAX, NONCE_CHARS_MAX, PARKED_RETRY_MS, REQUEST_HASH_CHARS_MAX};
 use crate::message::{DeathReason, Message};
 use crate::pack::effect_hash;
 use crate::refusal::{Decided, Refusal};
-use crate::settings::{EFFECT_TTL_MS, OnDoubt, YEAR_MS};
+use crate::settings::{EFFECT_TTL_MS, OnDoubt};
 use crate::shard::context::Context;
 use crate::shard::state::open_delivery::{OpenDelivery, open};
 use crate::time::Timestamp;

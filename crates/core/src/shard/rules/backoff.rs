@@ -2,7 +2,7 @@
 
 use crate::id::MessageId;
 use crate::jitter::jitter_ms;
-use crate::settings::RetryPolicy;
+use crate::retry::RetryPolicy;
 
 /// Returns the longest wait after `spent` counted deliveries. It doubles with each, up to the
 /// policy's maximum.

@@ -4,7 +4,7 @@ use crate::act::{Act, ActRecord};
 use crate::command::{Command, GroupName, Reply, SeekTo, Start, TopicName};
 use crate::id::{Text, cut};
 use crate::limits::REASON_BYTES_MAX;
-use crate::message::RetryRequest;
+use crate::retry::RetryRequest;
 use crate::settings::SettingsPatch;
 use crate::time::Timestamp;
 

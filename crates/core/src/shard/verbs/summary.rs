@@ -115,7 +115,9 @@ impl MessageSummary<'_> {
         }
         let next = self.nth(spent + 1);
         if entry.at > self.now {
-            format!("{failed}; {next} is due in {}", span(entry.at.since(self.now)))
+            let paused = self.blocked.filter(|why| *why == Blocked::Paused);
+            let held_back = paused.map_or(String::new(), |_| self.held_back());
+            format!("{failed}; {next} is due in {}{held_back}", span(entry.at.since(self.now)))
         } else {
             format!("{failed}; {next} is due now{}", self.held_back())
         }
@@ -204,7 +206,7 @@ pub(crate) fn of_group(now: Timestamp, view: &GroupView, full: &[u32]) -> Text {
     let is_idle = fresh + leased + waiting == 0;
     let is_active = view.recent.delivered + view.recent.acked > 0;
     let is_connected = !view.consumers.is_empty();
-    let stopped_by = stopped_by(view);
+    let stopped_by = stopped_by(now, view);
     let mut summary = match stopped_by {
         Some(Blocked::NoConsumers) if is_idle => {
             "everything is settled; no consumer is connected".into()
@@ -276,13 +278,17 @@ fn slowest(now: Timestamp, view: &GroupView) -> Option<String> {
     Some(format!("the slowest is {owner}: {leased} leased{hold}, last seen {seen} ago{expiry}"))
 }
 
-/// Returns why no fresh message is delivered. `None` if some are delivered or there are none.
-fn stopped_by(view: &GroupView) -> Option<Blocked> {
+/// Returns why no message is delivered that is fresh or due. `None` if some are delivered or there are
+/// none.
+fn stopped_by(now: Timestamp, view: &GroupView) -> Option<Blocked> {
     let is_deserted = |why: &Blocked| matches!(why, Blocked::Paused | Blocked::NoConsumers);
     let deserted = view.partitions.iter().find_map(|cursor| cursor.blocked.filter(is_deserted));
-    let fresh = view.partitions.iter().filter(|cursor| cursor.next < cursor.high);
-    let reasons: Option<Vec<Blocked>> = fresh.map(|cursor| cursor.blocked).collect();
-    deserted.or_else(|| reasons?.first().copied())
+    let is_due = |cursor: &CursorView| cursor.next_retry_at.is_some_and(|due| due <= now);
+    let ready = |cursor: &&CursorView| cursor.next < cursor.high || is_due(cursor);
+    let ready = view.partitions.iter().filter(ready);
+    let reasons: Option<Vec<Blocked>> = ready.map(|cursor| cursor.blocked).collect();
+    let reason = reasons.and_then(|reasons| reasons.first().copied());
+    deserted.or(reason.filter(|reason| *reason != Blocked::NothingNew))
 }
 
 fn counts(fresh: u64, leased: u64, waiting: u64) -> String {

@@ -33,7 +33,9 @@ impl Context<'_> {
         let mut walk = PRESENT_WALK_MAX;
         for topic in self.topics_of(namespace) {
             let is_full = |lane: &u32| self.full(topic, Lane::of(*lane), 1).is_some();
-            let full_partitions = (0..topic.row.partitions).filter(is_full).count() as u64;
+            // Dead letters are stored without a limit.
+            let partitions = if topic.is_dlq() { 0 } else { topic.row.partitions };
+            let full_partitions = (0..partitions).filter(is_full).count() as u64;
             views.topics.push(TopicView { full_partitions, ..show_topic(self.now, topic) });
             let groups = topic.groups.values().map(|id| &self.groups[id]);
             views.groups.extend(groups.map(|group| GroupView {
