@@ -362,3 +362,24 @@ fn a_group_explains_that_its_backlog_fills_a_partition() {
         6s explain orders/biller => everything is settled
     "#]]);
 }
+
+#[test]
+fn a_group_whose_only_retry_is_due_names_what_stops_it() {
+    check(expect![[r#"
+        1s topic orders 1 => created
+        2s join a orders/biller credit=1 => joined
+        2s produce orders m0
+            stored 0:0
+            a gets orders/biller 0:0.1 "m0" spent 1 until 32s
+        3s leave a => ok
+        4s nack orders/biller 0:0.1 reason=boom delay=1s
+            ok
+            orders/biller 0:0 nacked, due 5s
+        4s explain orders/biller
+            nothing is delivered: no consumer is connected; 1 waiting for a retry; a was seen last, 0 ms ago
+        6s explain orders/biller
+            nothing is delivered: no consumer is connected; 1 waiting for a retry; a was seen last, 2.0 s ago
+        30s explain orders/biller
+            nothing is delivered: no consumer is connected; 1 waiting for a retry; a was seen last, 26.0 s ago
+    "#]]);
+}
