@@ -61,7 +61,7 @@ async fn after_a_restore_older_tokens_and_ids_are_rejected() {
     let alive = offline::database_restored(&backup, &offline::act_of(Some("ops"), None))
         .await
         .expect_err("a node runs on it");
-    assert!(alive.to_string().contains("stop it"), "{alive}");
+    assert!(alive.to_string().contains("stop the node"), "{alive}");
 }
 
 /// The database is reachable again at the same address, with other content.
