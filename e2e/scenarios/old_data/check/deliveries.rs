@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Checks;
-use crate::answers::{Answers, Waiting};
+use crate::answers::{Answers, Then, Waiting};
 use crate::requests::{Poll, SHORT_LEASE_MS, ack};
 
 /// Leases whose grant never reached the client expire in the seconds after the recovery.
@@ -30,7 +30,8 @@ pub(super) async fn run(api: &Api, answers: &Answers, checks: &mut Checks) -> an
     }
     let began = Instant::now();
     for ((topic, group), waiting) in groups {
-        let delivered = drain(api, topic, group, waiting.len(), began).await?;
+        let mut delivered = drain(api, topic, group, waiting.len(), began).await?;
+        delivered.retain(|one| !is_resolved(answers, topic, group, one));
         compare(topic, group, &waiting, &delivered, checks);
         contents(answers, &delivered, checks);
     }
@@ -75,6 +76,14 @@ fn contents(answers: &Answers, delivered: &[Value], checks: &mut Checks) {
         let wanted = json!({ "key": message.key, "value": message.value, "envelope": envelope });
         checks.reads("content of a delivery", found, &wanted);
     }
+}
+
+/// Whether the message was due again because a check before resolved its effect.
+fn is_resolved(answers: &Answers, topic: &str, group: &str, delivered: &Value) -> bool {
+    let scope = format!("effect/{topic}/{group}");
+    let mut resolved = answers.effects.iter().filter(|effect| effect.then == Then::Resolve);
+    let key = &delivered["envelope"]["idempotency_key"];
+    resolved.any(|effect| effect.scope == scope && *key == json!(effect.key))
 }
 
 fn compare(
