@@ -55,8 +55,16 @@ pub(super) async fn find(
     id: MessageId,
 ) -> Result<ExplainedMessage, ApiError> {
     let (mut next, mut last, mut why) = (id, None, "is not the id of a message or dead letter");
-    for _ in 0..FOLLOWED_MAX {
-        let Some(explained) = explain(app, topic, next).await? else { break };
+    let mut followed = 0;
+    while let Some(explained) = explain(app, topic, next).await? {
+        followed += 1;
+        if followed > FOLLOWED_MAX {
+            let message = format!(
+                "{id} died and was redriven too often to find its last dead letter; find it with: driftq dlq list {}",
+                topic.topic
+            );
+            return Err(ApiError::new(FailedPrecondition::default(), message));
+        }
         let following = match &explained.dead {
             // The caller names this one, not its message.
             Some(_) if explained.id == id => None,

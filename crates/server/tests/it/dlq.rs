@@ -271,6 +271,26 @@ async fn a_redrive_by_the_id_of_the_message_follows_earlier_redrives() {
 }
 
 #[tokio::test]
+async fn a_search_that_is_too_long_returns_no_older_dead_letter() {
+    let (broker, delivery, _) = one_dead().await;
+    // Each death and each redrive is one step.
+    for _ in 0..64 {
+        let last = letters(&broker, "").await.remove(0);
+        let redrive = json!({ "ids": [last["id"]] });
+        assert_eq!(broker.post("/v1/dlq/t/redrive", redrive).await.is(200)["redriven"], 1);
+        let back = broker.receive("t", "biller", "o").await;
+        broker.nack(token(&back), json!({ "dead_letter": true })).await.is(204);
+    }
+    let path = format!("/v1/dlq/t/{}", delivery["id"].as_str().expect("an id"));
+    let refused = broker.get(path).await.refused(409, "FAILED_PRECONDITION");
+    let message = refused["message"].as_str().expect("a text");
+    assert!(message.ends_with("driftq dlq list t"), "{message}");
+    let redrive = json!({ "ids": [delivery["id"]] });
+    let answer = broker.post("/v1/dlq/t/redrive", redrive).await.is(200);
+    assert_eq!(answer["results"][0]["error"], "FAILED_PRECONDITION");
+}
+
+#[tokio::test]
 async fn a_message_that_died_in_several_groups_must_be_named_by_its_dead_letter() {
     let (broker, delivery, _) = one_dead().await;
     let other = broker.receive("t", "mailer", "o").await;
