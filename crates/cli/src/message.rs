@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, Read as _};
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -276,8 +276,10 @@ impl Consume {
     }
 
     async fn follow(&self, client: &Client, held: &Held) -> anyhow::Result<()> {
+        let worker = worker_id();
         let mut request_body = self.request_body();
         request_body["prefetch"] = self.prefetch.into();
+        request_body["worker"] = json!({ "id": worker });
         let mut response = client.send(Method::POST, "consume", &[], Some(request_body)).await?;
         let mut pending = Vec::new();
         let mut interrupted = pin!(tokio::signal::ctrl_c());
@@ -289,7 +291,7 @@ impl Consume {
                 },
                 interrupted = &mut interrupted => {
                     interrupted?;
-                    return self.abandon(client, held, response, pending).await;
+                    return self.abandon(client, &worker, held, response, pending).await;
                 }
             }
             let whole = whole_lines(&mut pending);
@@ -298,7 +300,7 @@ impl Consume {
                 shown = self.show(client, held, &lines) => drop(shown?),
                 interrupted = &mut interrupted => {
                     interrupted?;
-                    return self.abandon(client, held, response, pending).await;
+                    return self.abandon(client, &worker, held, response, pending).await;
                 }
             }
         }
@@ -307,14 +309,18 @@ impl Consume {
         Err(CliError::Unreachable(message.to_owned()).into())
     }
 
-    /// Reads what the server has already written, and gives everything back.
+    /// Ends the stream, reads what the server has already written, and gives everything back. If the
+    /// stream were open, the server would deliver it there again.
     async fn abandon(
         &self,
         client: &Client,
+        worker: &str,
         held: &Held,
         mut response: Response,
         mut pending: Vec<u8>,
     ) -> anyhow::Result<()> {
+        // Without an answer, the leases of what is not released expire.
+        let _unused = client.post("leave", json!({ "worker": worker })).await;
         while let Ok(Ok(Some(chunk))) = timeout(REST_WITHIN, response.chunk()).await {
             pending.extend_from_slice(&chunk);
         }
@@ -341,8 +347,14 @@ impl Consume {
     }
 }
 
-/// How long the rest of a stream may take to arrive after an interrupt.
-const REST_WITHIN: Duration = Duration::from_millis(100);
+/// How long the next part of a stream, or its end, may take to arrive after an interrupt.
+const REST_WITHIN: Duration = Duration::from_secs(1);
+
+/// The id of this process, which no other process has.
+fn worker_id() -> String {
+    let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("driftq-cli-{}-{}", std::process::id(), began.as_nanos())
+}
 
 /// Removes the complete lines.
 fn whole_lines(pending: &mut Vec<u8>) -> String {

@@ -214,13 +214,13 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// `"order-77" of acme in orders`
     /// The topic of a position.
     pub(crate) fn topic_at(&self, at: PositionId) -> NameId {
         let (lane, _) = self.positions.key(at);
         self.lanes.key(lane).0
     }
 
+    /// `"order-77" of acme in orders`
     pub(crate) fn identity_text(&self, identity: IdentityId) -> impl fmt::Display + '_ {
         let (topic, tenant, key) = self.identities.key(identity);
         fmt::from_fn(move |f| {

@@ -574,8 +574,9 @@ fn an_interrupted_consumer_releases_what_it_holds() {
         "leased":0
         "leased":0
         "leased":0
-        $ driftq consume orders biller --count 1 | grep -oE '"attempts":[0-9]+'
+        $ driftq consume orders biller --count 1 | grep -oE '"(attempts|attempt)":[0-9]+'
         "attempts":1
+        "attempt":2
     "#]]);
 }
 

@@ -6,8 +6,9 @@ use crate::command::{
 };
 use crate::effect::{DeliveryRef, EffectName, EffectRow, EffectState, Outcome, Scope};
 use crate::id::{MessageId, Text};
-use crate::limits::YEAR_MS;
-use crate::limits::{EFFECTS_MAX, NONCE_CHARS_MAX, PARKED_RETRY_MS, REQUEST_HASH_CHARS_MAX};
+use crate::limits::{
+    EFFECTS_MAX, NONCE_CHARS_MAX, PARKED_RETRY_MS, REQUEST_HASH_CHARS_MAX, YEAR_MS,
+};
 use crate::message::{DeathReason, Message};
 use crate::pack::effect_hash;
 use crate::refusal::{Decided, Refusal};

@@ -42,9 +42,7 @@ impl Shard {
         }
         owners
     }
-}
 
-impl Shard {
     /// Counts the owners that are present: they have a stream or poll, hold a lease, or were seen
     /// less than [`BETWEEN_POLLS_MS`] ago. Walks at most `walk` open messages, and lowers it by
     /// them.
