@@ -28,7 +28,9 @@ pub(crate) struct Guard {
 pub(crate) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let request_id = request_log::id_of(request.headers());
     let header = HeaderValue::from_str(&request_id);
-    let mut response = request_log::scope(request_id, handle(&guard, request, next)).await;
+    // The scope moves its future several times, and this one is large.
+    let handled = Box::pin(handle(&guard, request, next));
+    let mut response = request_log::scope(request_id, handled).await;
     if let Ok(id) = header {
         response.headers_mut().insert(REQUEST_ID, id);
     }

@@ -35,10 +35,9 @@ struct RequestContext {
 }
 
 /// Runs `answer` as the answer to the request with this id.
-pub(super) async fn scope<F: Future>(id: String, answer: F) -> F::Output {
-    CURRENT
-        .scope(RequestContext { id, is_observed: Cell::new(false), names: OnceCell::new() }, answer)
-        .await
+pub(super) fn scope<F: Future>(id: String, answer: F) -> impl Future<Output = F::Output> {
+    let context = RequestContext { id, is_observed: Cell::new(false), names: OnceCell::new() };
+    CURRENT.scope(context, answer)
 }
 
 /// The id of the current request.
