@@ -84,7 +84,7 @@ Examples:
         #[command(flatten)]
         name: Name,
         /// Maximum time to wait for the outcome, such as 500ms, 30s or 5m [default: do not wait]
-        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
         wait: Option<Duration>,
     },
     /// Resolve an effect that is in doubt

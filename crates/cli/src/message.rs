@@ -218,7 +218,7 @@ pub(crate) struct Consume {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Lease of each delivery, between 250ms and 12h [default: lease_ms of the topic]
-    #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
+    #[arg(long, value_name = "DURATION", value_parser = milliseconds, allow_hyphen_values = true)]
     lease_ms: Option<u64>,
     /// Maximum unsettled deliveries, between 1 and 10000 [default: 2]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -236,51 +236,86 @@ struct Received {
     messages: Vec<Box<RawValue>>,
 }
 
+impl Received {
+    fn lines(&self) -> Vec<&str> {
+        self.messages.iter().map(|line| line.get()).collect()
+    }
+}
+
 impl Consume {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let client = remote.client()?;
-        let held = Mutex::default();
-        let Some(count) = self.count else { return self.follow(&client, &held).await };
-        tokio::select! {
-            consumed = self.some(&client, &held, count) => consumed,
-            interrupted = tokio::signal::ctrl_c() => {
-                interrupted?;
-                release(&client, held.into_inner().unwrap_or_default()).await
-            }
+        let consumer = Consumer { of: &self, client, worker: worker_id(), held: Mutex::default() };
+        match self.count {
+            Some(count) => consumer.some(count).await,
+            None => consumer.follow().await,
         }
     }
+}
 
+/// A running `driftq consume`.
+struct Consumer<'a> {
+    of: &'a Consume,
+    client: Client,
+    /// The name under which it leaves when it is interrupted.
+    worker: String,
+    held: Held,
+}
+
+impl Consumer<'_> {
     fn request_body(&self) -> Value {
         json!({
-            "topic": self.topic, "group": self.group, "owner": self.owner,
-            "lease_ms": self.lease_ms,
+            "topic": self.of.topic, "group": self.of.group, "owner": self.of.owner,
+            "lease_ms": self.of.lease_ms, "worker": { "id": self.worker },
         })
     }
 
     /// Receives `count` deliveries by polling. A stream would be sent more deliveries than are
     /// printed, and no other consumer would get those until their leases expire.
-    async fn some(&self, client: &Client, held: &Held, count: u64) -> anyhow::Result<()> {
+    async fn some(&self, count: u64) -> anyhow::Result<()> {
+        let mut interrupted = pin!(tokio::signal::ctrl_c());
         let mut left = count;
         while left > 0 {
-            let prefetch = u64::from(self.prefetch.unwrap_or(PREFETCH)).min(RECEIVE_MAX);
-            let mut request_body = self.request_body();
-            request_body["max"] = left.min(prefetch).into();
-            let response = client.send(Method::POST, "receive", &[], Some(request_body)).await?;
-            let bytes = response.bytes().await.map_err(read_error)?;
-            let received: Received = serde_json::from_slice(&bytes)
-                .context("the response is not a list of deliveries")?;
-            let lines: Vec<&str> = received.messages.iter().map(|line| line.get()).collect();
-            left -= self.show(client, held, &lines).await?;
+            let mut receiving = pin!(self.receive(left));
+            let received = tokio::select! {
+                received = &mut receiving => received?,
+                interrupted = &mut interrupted => {
+                    interrupted?;
+                    self.leave().await;
+                    if let Ok(Ok(received)) = timeout(REST_WITHIN, receiving).await {
+                        self.hold(&received.lines())?;
+                    }
+                    return self.release().await;
+                }
+            };
+            let lines = received.lines();
+            let tokens = self.hold(&lines)?;
+            tokio::select! {
+                shown = self.show(&lines, &tokens) => shown?,
+                interrupted = &mut interrupted => {
+                    interrupted?;
+                    return self.release().await;
+                }
+            }
+            left -= lines.len() as u64;
         }
         Ok(())
     }
 
-    async fn follow(&self, client: &Client, held: &Held) -> anyhow::Result<()> {
-        let worker = worker_id();
+    async fn receive(&self, left: u64) -> anyhow::Result<Received> {
+        let prefetch = u64::from(self.of.prefetch.unwrap_or(PREFETCH)).min(RECEIVE_MAX);
         let mut request_body = self.request_body();
-        request_body["prefetch"] = self.prefetch.into();
-        request_body["worker"] = json!({ "id": worker });
-        let mut response = client.send(Method::POST, "consume", &[], Some(request_body)).await?;
+        request_body["max"] = left.min(prefetch).into();
+        let response = self.client.send(Method::POST, "receive", &[], Some(request_body)).await?;
+        let bytes = response.bytes().await.map_err(read_error)?;
+        serde_json::from_slice(&bytes).context("the response is not a list of deliveries")
+    }
+
+    async fn follow(&self) -> anyhow::Result<()> {
+        let mut request_body = self.request_body();
+        request_body["prefetch"] = self.of.prefetch.into();
+        let mut response =
+            self.client.send(Method::POST, "consume", &[], Some(request_body)).await?;
         let mut pending = Vec::new();
         let mut interrupted = pin!(tokio::signal::ctrl_c());
         loop {
@@ -291,16 +326,18 @@ impl Consume {
                 },
                 interrupted = &mut interrupted => {
                     interrupted?;
-                    return self.abandon(client, &worker, held, response, pending).await;
+                    return self.abandon(response, pending).await;
                 }
             }
             let whole = whole_lines(&mut pending);
             let lines = lines(&whole);
+            // Before the wait: an interrupt must not lose a token.
+            let tokens = self.hold(&lines)?;
             tokio::select! {
-                shown = self.show(client, held, &lines) => drop(shown?),
+                shown = self.show(&lines, &tokens) => shown?,
                 interrupted = &mut interrupted => {
                     interrupted?;
-                    return self.abandon(client, &worker, held, response, pending).await;
+                    return self.abandon(response, pending).await;
                 }
             }
         }
@@ -311,39 +348,56 @@ impl Consume {
 
     /// Ends the stream, reads what the server has already written, and gives everything back. If the
     /// stream were open, the server would deliver it there again.
-    async fn abandon(
-        &self,
-        client: &Client,
-        worker: &str,
-        held: &Held,
-        mut response: Response,
-        mut pending: Vec<u8>,
-    ) -> anyhow::Result<()> {
-        // Without an answer, the leases of what is not released expire.
-        let _unused = client.post("leave", json!({ "worker": worker })).await;
+    async fn abandon(&self, mut response: Response, mut pending: Vec<u8>) -> anyhow::Result<()> {
+        self.leave().await;
         while let Ok(Ok(Some(chunk))) = timeout(REST_WITHIN, response.chunk()).await {
             pending.extend_from_slice(&chunk);
         }
         drop(response);
-        let whole = whole_lines(&mut pending);
-        hold(held, &tokens(&lines(&whole))?);
-        let tokens = std::mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner));
-        release(client, tokens).await
+        self.hold(&lines(&whole_lines(&mut pending)))?;
+        self.release().await
     }
 
-    /// Prints deliveries that have arrived. Returns their number.
-    async fn show(&self, client: &Client, held: &Held, lines: &[&str]) -> anyhow::Result<u64> {
-        let tokens = tokens(lines)?;
-        hold(held, &tokens);
-        for (line, token) in lines.iter().zip(&tokens) {
+    /// Tells the server that this process takes no more deliveries.
+    async fn leave(&self) {
+        // Without an answer, the leases of what is not released expire.
+        let _unused = self.client.post("leave", json!({ "worker": self.worker })).await;
+    }
+
+    /// Prints deliveries that have arrived.
+    async fn show(&self, lines: &[&str], tokens: &[Value]) -> anyhow::Result<()> {
+        for (line, token) in lines.iter().zip(tokens) {
             output::line(line);
-            if self.ack {
-                client.post("ack", json!({ "token": token })).await?;
-                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.of.ack {
+                self.client.post("ack", json!({ "token": token })).await?;
+                let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
                 held.retain(|other| other != token);
             }
         }
-        Ok(lines.len() as u64)
+        Ok(())
+    }
+
+    /// Keeps the tokens of deliveries that have arrived, and returns them.
+    fn hold(&self, lines: &[&str]) -> anyhow::Result<Vec<Value>> {
+        let tokens = tokens(lines)?;
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.extend(tokens.iter().cloned());
+        Ok(tokens)
+    }
+
+    /// Gives back what has arrived, so that another consumer gets it at once. What another command
+    /// has settled meanwhile is skipped.
+    async fn release(&self) -> anyhow::Result<()> {
+        let held = std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut released = 0;
+        for token in held {
+            let nack = json!({ "token": token, "release": true });
+            released += u64::from(self.client.post("nack", nack).await.is_ok());
+        }
+        if released > 0 {
+            output::talk(format_args!("released {released} messages"));
+        }
+        Ok(())
     }
 }
 
@@ -377,26 +431,8 @@ fn tokens(lines: &[&str]) -> anyhow::Result<Vec<Value>> {
     lines.iter().map(token).collect()
 }
 
-fn hold(held: &Held, tokens: &[Value]) {
-    held.lock().unwrap_or_else(PoisonError::into_inner).extend(tokens.iter().cloned());
-}
-
 /// The tokens of the deliveries that have arrived and are not acknowledged.
 type Held = Mutex<Vec<Value>>;
-
-/// Gives back what has arrived, so that another consumer gets it at once. What another command has
-/// settled meanwhile is skipped.
-async fn release(client: &Client, held: Vec<Value>) -> anyhow::Result<()> {
-    let mut released = 0;
-    for token in held {
-        let given_back = client.post("nack", json!({ "token": token, "release": true })).await;
-        released += u64::from(given_back.is_ok());
-    }
-    if released > 0 {
-        output::talk(format_args!("released {released} messages"));
-    }
-    Ok(())
-}
 
 /// Show messages without consuming them
 #[derive(Args)]

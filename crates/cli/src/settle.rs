@@ -40,7 +40,7 @@ pub(crate) struct Nack {
     #[arg(long)]
     reason: Option<String>,
     /// Delay before the retry, at most 7d [default: backoff of the retry policy]
-    #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
+    #[arg(long, value_name = "DURATION", value_parser = milliseconds, allow_hyphen_values = true)]
     delay_ms: Option<u64>,
     /// Dead-letter the message now
     #[arg(long, alias = "final", conflicts_with = "delay_ms")]
@@ -72,7 +72,7 @@ pub(crate) struct Extend {
     /// Lease token of the delivery (lease.token)
     token: String,
     /// New lease from now, between 250ms and 12h [default: as granted]
-    #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
+    #[arg(long, value_name = "DURATION", value_parser = milliseconds, allow_hyphen_values = true)]
     lease_ms: Option<u64>,
 }
 

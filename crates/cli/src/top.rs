@@ -26,7 +26,7 @@ pub(crate) struct Top {
     #[arg(long, value_enum, default_value = "oldest")]
     sort: Order,
     /// Time between two refreshes, between 1s and 1h; a number without a unit is in seconds
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval, allow_hyphen_values = true)]
     interval: Duration,
 }
 
