@@ -176,7 +176,9 @@ fn because(now: Timestamp, why: Blocked, paused: Option<&Paused>, is_connected: 
             let Paused { by, reason, since, until } = paused;
             let until = until
                 .map_or(String::new(), |until| format!(", for {} more", span(until.since(now))));
-            format!("paused by {by} {} ago ({reason}){until}", span(now.since(*since)))
+            let by = if by.is_empty() { String::new() } else { format!(" by {by}") };
+            let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+            format!("paused{by} {} ago{reason}{until}", span(now.since(*since)))
         }
         (Blocked::Paused, None) => "paused".into(),
         (Blocked::NoConsumers, _) => "no consumer is connected".into(),
