@@ -22,7 +22,8 @@ use crate::config::Unkeyed;
 use crate::config::{Config, EngineConfig};
 use crate::disk_space::Watch;
 use crate::http::{
-    self, About, AccessRules, AllowedHosts, AllowedOrigins, App, Listener, Parts, RejectionLog,
+    self, About, AccessRules, AllowedHosts, AllowedOrigins, App, Listener, ListenerRoutes, Parts,
+    RejectionLog,
 };
 use crate::node::{Node, ShardTasks, Status, sample_regularly};
 use crate::telemetry::Telemetry;
@@ -192,10 +193,10 @@ impl Server {
         }
         beside.spawn(sample_regularly(node.clone(), clock.clone()));
         if let Some(listener) = metrics_listener {
-            let router = http::metrics_router(app.clone());
-            beside.spawn(http::serve(listener, None, router, is_draining.clone()));
+            let routes = ListenerRoutes::metrics(app.clone());
+            beside.spawn(http::serve(listener, None, routes, is_draining.clone()));
         }
-        let http = tokio::spawn(http::serve(listener, tls, http::router(app), is_draining));
+        let http = tokio::spawn(http::serve(listener, tls, ListenerRoutes::all(app), is_draining));
         // Other nodes send requests as soon as this node serves a shard, so it answers before it
         // joins.
         let member = joining.map(|joining| tokio::spawn(joining.join(shards.orders(), is_leaving)));

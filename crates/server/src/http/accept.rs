@@ -18,8 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{Request, Response};
 use driftq_api::Error;
@@ -38,13 +37,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tower::ServiceExt as _;
 
 use super::access::is_open_path;
 use super::answer::{AnswerBody, Unread};
 use super::api_error::RETRY_AFTER_MS;
 use super::connections::{Connection, Connections, Full, InFlight};
 use super::request_log::new_id;
+use super::router::ListenerRoutes;
 use crate::tls::Tls;
 
 /// How long the first bytes may take, up to those that show the HTTP version.
@@ -122,7 +121,7 @@ impl Listener {
 pub(crate) async fn serve(
     listener: Listener,
     tls: Option<Tls>,
-    router: Router,
+    routes: ListenerRoutes,
     mut stop: watch::Receiver<bool>,
 ) {
     let Listener { listener, connections } = listener;
@@ -155,7 +154,7 @@ pub(crate) async fn serve(
             }
             continue;
         };
-        let client = Client { router: router.clone(), remote: ConnectInfo(remote), unread: None };
+        let client = Client { routes: routes.clone(), remote: ConnectInfo(remote), unread: None };
         let (protocols, stop, working) = (protocols.clone(), stop.clone(), working.clone());
         tokio::spawn(async move {
             let connection = admitted.connection().clone();
@@ -397,10 +396,10 @@ impl AsyncWrite for ClientStream {
     }
 }
 
-/// The client of a connection, and the router that answers it.
+/// The client of a connection, and the routes that answer it.
 #[derive(Clone)]
 struct Client {
-    router: Router,
+    routes: ListenerRoutes,
     remote: ConnectInfo<std::net::SocketAddr>,
     /// For HTTP/2: the answers that wait for the client.
     unread: Option<Arc<Unread>>,
@@ -418,7 +417,7 @@ impl Client {
         // Paths that need no key do not protect their connection from being closed.
         let in_flight = (!is_open_path(request.uri().path())).then_some(in_flight);
         request.extensions_mut().insert(self.remote);
-        let Ok(response) = self.router.oneshot(request).await;
+        let response = self.routes.answer(request.map(Body::new)).await;
         Ok(response.map(|body| AnswerBody::new(body, self.unread, in_flight)))
     }
 }

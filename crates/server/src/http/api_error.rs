@@ -131,11 +131,11 @@ impl ApiError {
         *response.status_mut() = self.status();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.remove(header::CONTENT_LENGTH);
         if let Some(ms) = self.retry_after_ms() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000).max(1)));
         }
         let body = serde_json::to_vec(&self.0).expect("errors serialize");
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
         *response.body_mut() = Body::from(body);
     }
 }

@@ -64,8 +64,7 @@ pub use host::AllowedHosts;
 pub use openapi::document;
 pub use rejection_log::RejectionLog;
 pub use request_log::act_of;
-pub(crate) use router::metrics_router;
-pub use router::router;
+pub(crate) use router::ListenerRoutes;
 
 pub(crate) use accept::serve;
 pub(crate) use app::{NAMESPACE, topic_name};

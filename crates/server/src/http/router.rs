@@ -3,17 +3,21 @@
 use std::sync::LazyLock;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
 use axum::routing::MethodRouter;
+use tower::Service as _;
 use utoipa::openapi::HttpMethod;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::{PathItemExt, routes};
 
 use super::api_error::no_route;
 use super::app::App;
+use super::guard::Guard;
 use super::route_patterns::RoutePatterns;
 use super::{
-    audit, clock, cluster, commit, consume, dead_letter, dlq, effects, explain, groups, guard,
-    health, internal, overview, peek, pointers, produce, receive, repair, series, settle, topics,
+    audit, clock, cluster, commit, consume, dead_letter, dlq, effects, explain, groups, health,
+    internal, overview, peek, pointers, produce, receive, repair, series, settle, topics,
 };
 
 /// Defines the router and the OpenAPI description from one list of handlers. A server needs only the router. The
@@ -107,19 +111,34 @@ static PATTERNS: LazyLock<RoutePatterns> = LazyLock::new(|| {
     RoutePatterns::new(paths().into_iter().chain(between_nodes).collect())
 });
 
-/// The route of a listener for metrics alone. It needs no key.
-pub(crate) fn metrics_router(app: App) -> Router {
-    let router = Router::new().route("/metrics", axum::routing::get(health::metrics_alone));
-    router.fallback(|| async { no_route() }).with_state(app)
+/// The routes of a listener.
+#[derive(Clone)]
+pub(crate) struct ListenerRoutes {
+    router: Router,
+    guard: Option<Guard>,
 }
 
-/// All routes with their middleware.
-pub fn router(app: App) -> Router {
-    let guard = guard::Guard { app: app.clone(), patterns: &PATTERNS };
-    routes()
-        .merge(internal::router(&app))
-        .fallback(|| async { no_route() })
-        .layer(tower_http::catch_panic::CatchPanicLayer::custom(guard::panicked))
-        .layer(axum::middleware::from_fn_with_state(guard, guard::guard))
-        .with_state(app)
+impl ListenerRoutes {
+    /// All routes.
+    pub(crate) fn all(app: App) -> ListenerRoutes {
+        let router = routes().merge(internal::router(&app)).fallback(async || no_route());
+        let router = router.with_state(app.clone());
+        ListenerRoutes { router, guard: Some(Guard { app, patterns: &PATTERNS }) }
+    }
+
+    /// The route of a listener for metrics alone. It needs no key.
+    pub(crate) fn metrics(app: App) -> ListenerRoutes {
+        let router = Router::new().route("/metrics", axum::routing::get(health::metrics_alone));
+        ListenerRoutes { router: router.fallback(async || no_route()).with_state(app), guard: None }
+    }
+
+    pub(super) async fn answer(self, request: Request) -> Response {
+        let ListenerRoutes { mut router, guard } = self;
+        match guard {
+            Some(guard) => guard.answer(router, request).await,
+            None => match router.call(request).await {
+                Ok(response) => response,
+            },
+        }
+    }
 }

@@ -92,6 +92,24 @@ async fn an_unsupported_method_is_rejected_with_the_supported_ones() {
 }
 
 #[tokio::test]
+async fn the_answer_to_head_has_no_body() {
+    let broker = Broker::start().await;
+    for (path, status) in [("/v1/topics", "200"), ("/v1/topics/missing", "404")] {
+        let mut raw = Raw::connect(broker.address()).await;
+        let request = |method| format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
+        raw.write(format!("{}\r\n", request("HEAD")).as_bytes()).await;
+        raw.write(format!("{}connection: close\r\n\r\n", request("GET")).as_bytes()).await;
+        let answers = raw.until_closed().await;
+        let (head, rest) = answers.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{head}");
+        let (other, body) = rest.split_once("\r\n\r\n").expect("a head");
+        assert!(other.starts_with(&format!("HTTP/1.1 {status}")), "{rest}");
+        let length = format!("content-length: {}", body.len());
+        assert!(head.contains(&length) && other.contains(&length), "{answers}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_with_an_origin_is_rejected() {
     let broker = Broker::start().await;
     for origin in ["http://example.com", "http://localhost:3000", "null"] {
