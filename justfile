@@ -72,7 +72,7 @@ sim-one SEED:
 
 # Run what .ci/run runs: at most 25 minutes on two cores from a clean clone
 [group('every day')]
-ci: (stages 'format' 'typos' 'lint' 'tidy' 'ci-tests' 'contract-ci' 'v1' 'schemathesis' 'alerts' 'readme' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'sim 50')
+ci: (stages 'format' 'typos' 'lint' 'tidy' 'ci-tests' 'sim-in-background' 'contract-ci' 'v1' 'schemathesis' 'alerts' 'readme-briefly' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'sim 50')
 
 # Run the stages of a release that have not passed yet, or those that begin with STAGES; resumes where it stopped
 [group('proofs')]
@@ -95,6 +95,11 @@ contract ENGINE='':
         *) DRIFTQ_TEST_ENGINE=$engine e2e/with-postgres 15 cargo nextest run --workspace -E 'package(driftq-server)' ;;
         esac
     done
+
+# Compile the simulator at the lowest priority, while the next stages mostly wait. `sim` waits for it
+[private]
+sim-in-background:
+    (nice -n 19 cargo build --quiet --profile sim -p driftq-sim --bin sim >/dev/null 2>&1 &)
 
 # All tests, with the contract on SQLite
 [private]
@@ -135,10 +140,15 @@ crash-effects KILLS='20': (crash-in 'sim' KILLS 'effects')
 # Run the client that was written from the v1 specification alone, on memory, SQLite and PostgreSQL
 [group('proofs')]
 v1:
+    #!/usr/bin/env bash
+    set -euo pipefail
     {{ build_dev }}
-    V1_ENGINE=memory e2e/v1/run
-    V1_ENGINE=sqlite e2e/v1/run
+    # They wait most of the time, so they run together.
+    V1_ENGINE=memory e2e/v1/run & memory=$!
+    V1_ENGINE=sqlite e2e/v1/run & sqlite=$!
     V1_ENGINE=postgres e2e/with-postgres 15 e2e/v1/run
+    wait $memory
+    wait $sqlite
 
 # Fill the disk of a server and free it CYCLES times; fail 2/5 as many flushes and cut the power (as root)
 [group('proofs')]
@@ -220,6 +230,12 @@ keep-your-queue:
 [group('proofs')]
 readme:
     cargo run --quiet -p xtask -- readme
+
+# The same, but `cargo install` installs the binary that the tests have built
+[private]
+readme-briefly:
+    {{ build_dev }}
+    cargo run --quiet -p xtask -- readme target/debug/driftq
 
 # Feed random bytes to every decoder, or to TARGET, for SECONDS each
 [group('proofs')]

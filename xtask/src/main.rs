@@ -31,14 +31,16 @@ use std::process::ExitCode;
 
 use tree::{Finding, Tree};
 
-const USAGE: &str = "usage: cargo run -p xtask -- tidy | bugs [NAME…|PART/PARTS] | readme | small BINARY | release-check [STAGE…]";
+const USAGE: &str = "usage: cargo run -p xtask -- tidy | bugs [NAME…|PART/PARTS] | readme [BINARY] | small BINARY | release-check [STAGE…]";
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let tree = Tree::read()?;
     match arguments.split_first() {
         Some((verb, [])) if verb == "tidy" => report(&tree),
-        Some((verb, [])) if verb == "readme" => readme::run(&tree),
+        Some((verb, binary)) if verb == "readme" && binary.len() < 2 => {
+            readme::run(&tree, binary.first())
+        }
         Some((verb, [binary])) if verb == "small" => readme::small(&tree, binary),
         Some((verb, names)) if verb == "bugs" => bugs::run(&tree, names),
         Some((verb, names)) if verb == "release-check" => release::run(&tree, names),

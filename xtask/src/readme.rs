@@ -7,6 +7,7 @@
 //! 1. `…` matches any text in a line; alone on a line, any number of lines.
 //! 2. `127.0.0.1:8080` is replaced by a free address.
 //! 3. `cargo install` runs in the repository, unoptimised, and installs into a temporary directory.
+//!    If a binary is given, that binary is installed instead: building it takes most of the time.
 //! 4. `driftq dev` and `driftq serve` run until the next such line or the end of the document. Then
 //!    they are interrupted, and their output is compared.
 //! 5. A line whose output is a rejection (`"error":`) must fail.
@@ -41,9 +42,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Printed before each command, so that their outputs can be separated.
 const MARK: char = '\u{1e}';
 
-/// Runs every document, then the tour.
-pub(crate) fn run(tree: &Tree) -> anyhow::Result<ExitCode> {
-    let scratch = Scratch::new()?;
+/// Runs every document, then the tour. `binary` is installed instead of a new one.
+pub(crate) fn run(tree: &Tree, binary: Option<&String>) -> anyhow::Result<ExitCode> {
+    let mut scratch = Scratch::new()?;
+    if let Some(binary) = binary {
+        scratch.install(binary)?;
+    }
     let mut typed = 0;
     for path in DOCUMENTS {
         let text = tree.files.get(path).with_context(|| format!("{path} does not exist"))?;
@@ -65,9 +69,8 @@ pub(crate) fn run(tree: &Tree) -> anyhow::Result<ExitCode> {
 /// Checks the size of a binary and the start of `driftq dev`.
 pub(crate) fn small(tree: &Tree, binary: &str) -> anyhow::Result<ExitCode> {
     let bytes = fs::metadata(binary).with_context(|| binary.to_owned())?.len();
-    let scratch = Scratch::new()?;
-    fs::create_dir_all(scratch.programs())?;
-    fs::copy(binary, scratch.programs().join("driftq"))?;
+    let mut scratch = Scratch::new()?;
+    scratch.install(binary)?;
     let first_ack = take_tours(tree, &scratch)?;
     let megabytes = bytes as f64 / 1e6;
     println!("small: {megabytes:.1} MB, first ack of the tour after {} ms", first_ack.as_millis());
@@ -163,7 +166,11 @@ fn indented(text: &str) -> Vec<Line> {
 }
 
 /// A temporary directory.
-struct Scratch(PathBuf);
+struct Scratch {
+    path: PathBuf,
+    /// Whether `driftq` was given, so that it is not built.
+    is_given: bool,
+}
 
 impl Scratch {
     fn new() -> anyhow::Result<Scratch> {
@@ -171,18 +178,25 @@ impl Scratch {
         fs::create_dir_all(&path)?;
         // Makes curl fail if the server rejects a request.
         fs::write(path.join(".curlrc"), "fail-with-body\n")?;
-        Ok(Scratch(path))
+        Ok(Scratch { path, is_given: false })
     }
 
     fn programs(&self) -> PathBuf {
-        self.0.join("bin")
+        self.path.join("bin")
+    }
+
+    fn install(&mut self, binary: &str) -> anyhow::Result<()> {
+        self.is_given = true;
+        fs::create_dir_all(self.programs())?;
+        fs::copy(binary, self.programs().join("driftq")).with_context(|| binary.to_owned())?;
+        Ok(())
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         // If the removal fails, the rest stays in the system's temporary directory.
-        let _left = fs::remove_dir_all(&self.0);
+        let _left = fs::remove_dir_all(&self.path);
     }
 }
 
@@ -210,7 +224,7 @@ impl Drop for Server {
 
 impl<'a> Reader<'a> {
     fn new(tree: &'a Tree, scratch: &'a Scratch, what: &str) -> anyhow::Result<Reader<'a>> {
-        let directory = scratch.0.join(what.replace(|c: char| !c.is_alphanumeric(), "-"));
+        let directory = scratch.path.join(what.replace(|c: char| !c.is_alphanumeric(), "-"));
         fs::create_dir_all(&directory)?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         Ok(Reader { repository: &tree.root, scratch, directory, address, server: None })
@@ -238,8 +252,11 @@ impl<'a> Reader<'a> {
     }
 
     fn install(&self, command: &str) -> anyhow::Result<()> {
+        if self.scratch.is_given {
+            return Ok(());
+        }
         let command = command.split(" #").next().unwrap_or(command);
-        let line = format!("{command} --debug --quiet --root {}", self.scratch.0.display());
+        let line = format!("{command} --debug --quiet --root {}", self.scratch.path.display());
         let status =
             Command::new("bash").arg("-c").arg(&line).current_dir(self.repository).status()?;
         ensure!(status.success(), "{line}: {status}");
@@ -255,7 +272,7 @@ impl<'a> Reader<'a> {
             .arg(script.replace(ADDRESS, &self.address))
             .current_dir(&self.directory)
             .env("PATH", path)
-            .env("CURL_HOME", &self.scratch.0)
+            .env("CURL_HOME", &self.scratch.path)
             .env("DRIFTQ_LISTEN", &self.address)
             .env("DRIFTQ_URL", format!("http://{}", self.address))
             .stdin(Stdio::null());

@@ -27,6 +27,7 @@ const STAGES: &[&str] = &[
     "contract postgres-15",
     "contract postgres-18",
     "old-data",
+    "readme",
     "repro",
     "explain",
     "night",
