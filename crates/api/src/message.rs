@@ -13,7 +13,7 @@ use crate::limits::{HEADERS_MAX, ITEMS_MAX, LABELS_MAX};
 use crate::number::{BackoffMs, LeaseMs, Limit, MaxAttempts, PartitionNumber, Prefetch, WaitMs};
 use crate::schema::{
     Base64, EnvelopeText, GroupName, Headers, IdempotencyKey, Labels, LeaseToken, MessageId,
-    MessageKey, Owner, Tenant, TopicName,
+    MessageKey, Nonce, Owner, Tenant, TopicName,
 };
 use crate::strict::{objects, optional_map, optional_object};
 use crate::words::ProducedStatus;
@@ -90,12 +90,20 @@ pub struct Produce {
     pub value_base64: Option<String>,
     #[serde(default, deserialize_with = "optional_object")]
     pub envelope: Option<Envelope>,
+    /// Not allowed in an item of a batch.
+    #[serde(default)]
+    #[schema(value_type = Option<Nonce>)]
+    pub nonce: Option<String>,
 }
 
 /// `POST /v1/produce/batch`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProduceBatch {
+    #[serde(default)]
+    #[schema(value_type = Option<Nonce>)]
+    #[expect(missing_docs, reason = "the API reference says what it is")]
+    pub nonce: Option<String>,
     /// 1 to 1 000 messages.
     #[serde(deserialize_with = "objects::<_, _, 1, ITEMS_MAX>")]
     #[schema(min_items = 1, max_items = 1000)]

@@ -122,6 +122,8 @@ numbers! {
     DlqRetentionMs(u64) = MINUTE_MS..=10 * YEAR_MS;
     /// How long an idempotency key is kept.
     DedupeTtlMs(u64) = 1_000..=YEAR_MS;
+    /// How far the test clock is advanced.
+    AdvanceMs(u64) = 1..=YEAR_MS;
     /// How long a group may have no consumer.
     GroupIdleMs(u64) = MINUTE_MS..=YEAR_MS;
 }

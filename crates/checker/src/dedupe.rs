@@ -200,7 +200,7 @@ impl Judge<'_, '_> {
         for call in self.timeline.calls.iter() {
             match (call.ask, call.outcome) {
                 (Ask::Produce(send), Outcome::Produced { id, deduplicated, .. })
-                    if send.identity.is_some() || deduplicated =>
+                    if send.identity.is_some() || deduplicated && send.nonce.is_none() =>
                 {
                     self.answer(call.answered, send, id, deduplicated);
                 }

@@ -194,6 +194,9 @@ pub struct Produce {
     pub message: Content,
     /// The idempotency key.
     pub idem: Option<Name>,
+    /// The nonce of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<Name>,
     /// The topic that the message names in its envelope, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Name>,

@@ -25,8 +25,9 @@ pub enum Invariant {
     /// 5: A rejected produce or commit never stores a message.
     RejectedIsAbsent,
     /// 6: A message is stored at most as often as it was sent. If it has an idempotency key, it
-    /// is stored at most once within the dedupe window. A message of a commit is stored once,
-    /// however often the commit is sent and whichever shard it is routed to.
+    /// is stored at most once within the dedupe window. A request with a nonce stores its messages
+    /// once within 15 minutes. A message of a commit is stored once, however often the commit is
+    /// sent and whichever shard it is routed to.
     StoredAtMostOnce,
     /// 7: If message A was accepted before message B of the same partition was sent, B has the
     /// greater offset.
@@ -110,8 +111,9 @@ pub enum Invariant {
     /// 40: A known effect with a different request is a conflict and does not change.
     RequestMismatch,
     /// 42: Within the dedupe window, one idempotency key is one message, and every reply names it, even if
-    /// a router would now choose another topic. The core and the simulator support a router; the
-    /// server has none yet.
+    /// a router would now choose another topic. A request is rejected as a conflict only if another
+    /// one had its key or nonce. The core and the simulator support a router; the server has none
+    /// yet.
     Dedupe,
     /// 43: After its window, a key is new again. An outcome is kept until its retention ends, and the
     /// retention does not start while its message is open.

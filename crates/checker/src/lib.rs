@@ -25,6 +25,7 @@ mod ids;
 mod invariant;
 mod ledger;
 mod model;
+mod nonces;
 mod order;
 mod outbox;
 mod owners;
@@ -78,6 +79,7 @@ fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     settles::judge(timeline, findings);
     durable_refusals::judge(timeline, findings);
     dedupe::judge(timeline, findings);
+    nonces::judge(timeline, findings);
     redrive::judge(timeline, findings);
     ledger::judge(timeline, findings);
     commits::judge(timeline, findings);

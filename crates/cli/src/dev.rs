@@ -15,7 +15,8 @@ use crate::{log, output};
 #[command(after_help = "\
 Examples:
   driftq dev
-  driftq dev --topic orders:3 --topic refunds")]
+  driftq dev --topic orders:3 --topic refunds
+  driftq dev --test-clock                      then POST /v1/dev/clock {\"advance_ms\": 3600000}")]
 pub(crate) struct Dev {
     /// Loopback address to listen on
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
@@ -25,12 +26,21 @@ pub(crate) struct Dev {
     /// Topic to create at start (repeatable); partitions between 1 and 1024, default 1
     #[arg(long = "topic", value_name = "NAME[:PARTITIONS]")]
     topics: Vec<String>,
+    /// Accept POST /v1/dev/clock, which advances the clock, to test retries and expiries without
+    /// waiting
+    #[arg(long)]
+    test_clock: bool,
 }
 
 impl Dev {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let commit = crate::version::COMMIT;
-        let config = Config { listen: self.listen, commit, ..Config::local(EngineConfig::Memory) };
+        let config = Config {
+            listen: self.listen,
+            test_clock: self.test_clock,
+            commit,
+            ..Config::local(EngineConfig::Memory)
+        };
         if config.is_open_to_all() {
             let message = "dev listens on loopback only; use: driftq serve --engine memory";
             return Err(CliError::Usage(format!("--listen {}: {message}", self.listen)).into());

@@ -49,7 +49,7 @@ pub use outbox::{Arrive, Arrived, Outgoing, Sender};
 pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedLease, PeekedMessage};
 pub use place::{CommandTarget, merge_replies};
 pub use pointer::{ListPointers, Pointer, PointerName, PointerQuery, Pointers, SetPointer};
-pub use produce::{Produce, Routed, RoutedKey, Seen};
+pub use produce::{Produce, ProduceWithNonce, Routed, RoutedKey, Seen};
 pub use rejection::{ContentField, Full, Missing, Rejection, Stale};
 
 impl Command {
@@ -62,6 +62,9 @@ impl Command {
     pub fn produces(&mut self) -> &mut [Produce] {
         if let Command::Produce(produce) = self {
             return std::slice::from_mut(produce);
+        }
+        if let Command::ProduceWithNonce(part) = self {
+            return &mut part.messages;
         }
         if let Command::Commit(commit) = self {
             return &mut commit.produce;
@@ -181,6 +184,8 @@ pub enum Command {
     StorageLow(bool),
     /// Decide a command, and record the administrative act that it belongs to.
     Recorded(Box<RecordedCommand>),
+    /// Store messages of a produce request that may be sent again.
+    ProduceWithNonce(Box<ProduceWithNonce>),
 }
 
 /// Create a topic.
@@ -449,6 +454,8 @@ pub enum Reply {
     WouldDeleteTopic { messages: u64, open: u64, groups: u64, dead_letters: u64 },
     /// What deleting a group would delete.
     WouldDeleteGroup { backlog: u64, open: u64 },
+    /// One result for each message.
+    Each(Vec<Result<Reply, Rejection>>),
 }
 
 /// What a step of a repair did or would do.

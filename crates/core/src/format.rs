@@ -9,7 +9,7 @@ pub enum Format {
     #[default]
     V1 = 1,
     /// Envelopes may have an [`crate::Extension`], and retry policies without `max_attempts`. Audit
-    /// records have the delivery.
+    /// records have the delivery. Produce requests may have a nonce.
     V2 = 2,
 }
 

@@ -41,7 +41,7 @@ pub const VALUE_BYTES_CAP: usize = 16 * 1024 * 1024;
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
 /// Characters of a caller's own hash of a request.
 pub const REQUEST_HASH_CHARS_MAX: usize = 128;
-/// Characters of the nonce of a begin.
+/// Characters of the nonce of a begin or of a produce request.
 pub const NONCE_CHARS_MAX: usize = 64;
 /// Effects begun under one message in one group.
 pub const EFFECTS_MAX: u8 = 32;
@@ -49,8 +49,13 @@ pub const EFFECTS_MAX: u8 = 32;
 pub const HELD_ROWS_MAX: usize = 256;
 /// Open messages that are read to find the holders of an effect whose row does not list them.
 pub const HOLDERS_READ_MAX: usize = 1_024;
-/// Messages of one commit.
+/// Messages of one commit, and of a produce request that share the record of its nonce.
 pub const PRODUCES_MAX: usize = 100;
+/// Bytes of the messages of a produce request that share the record of its nonce. One message always
+/// fits.
+pub const NONCE_BYTES: usize = 1024 * 1024;
+/// How long the nonce of a produce request is remembered: 15 min.
+pub const NONCE_MS: u64 = 900_000;
 /// Rows of the history of a block that one explain command reads.
 pub const HISTORY_ROWS_MAX: usize = 16_384;
 /// Bytes of an error in a history.

@@ -86,13 +86,15 @@ pub enum RecordKind {
     Commit = 5,
     /// An idempotency key in use in a topic on another shard.
     Routed = 6,
+    /// The messages of a produce request with a nonce.
+    Nonce = 7,
 }
 
 impl RecordKind {
     /// Returns the kind of a number.
     pub fn of(number: u8) -> Option<RecordKind> {
         use RecordKind::*;
-        let all = [Dedupe, Pin, Tombstone, Effect, Commit, Routed];
+        let all = [Dedupe, Pin, Tombstone, Effect, Commit, Routed, Nonce];
         all.into_iter().find(|kind| *kind as u8 == number)
     }
 }

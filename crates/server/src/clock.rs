@@ -1,6 +1,7 @@
 //! The clock of this process: the core's [`JumpGuard`], the boot clock it needs, and its stored
 //! records.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -72,6 +73,8 @@ fn boot_id() -> String {
 #[derive(Clone)]
 pub(crate) struct NodeClock {
     boot: BootClock,
+    /// How far a test has advanced this clock.
+    advanced_ms: Arc<AtomicU64>,
     guard: Arc<Mutex<JumpGuard>>,
     engine: Arc<dyn Engine>,
 }
@@ -101,7 +104,8 @@ impl NodeClock {
                 "clock accepted without a check: the machine was rebooted, or the data moved to another machine"
             );
         }
-        (NodeClock { boot, guard: Arc::new(Mutex::new(guard)), engine }, stored)
+        let (guard, advanced_ms) = (Arc::new(Mutex::new(guard)), Arc::default());
+        (NodeClock { boot, advanced_ms, guard, engine }, stored)
     }
 
     fn guard(&self) -> MutexGuard<'_, JumpGuard> {
@@ -110,14 +114,26 @@ impl NodeClock {
 
     /// The boot clock.
     pub(crate) fn boot_ms(&self) -> u64 {
-        self.boot.now_ms()
+        self.boot.now_ms() + self.advanced_ms()
+    }
+
+    fn advanced_ms(&self) -> u64 {
+        self.advanced_ms.load(Ordering::Relaxed)
+    }
+
+    /// Advances both clocks for a test. To the server, that time has passed: it is no jump.
+    pub(crate) fn advance(&self, ms: u64) {
+        // Under the lock, so that no sample has one clock from before and the other from after.
+        let mut guard = self.guard();
+        self.advanced_ms.fetch_add(ms, Ordering::Relaxed);
+        guard.sample(wall_clock().after(self.advanced_ms()), self.boot_ms());
     }
 
     /// Records that the authority clock reads `authority`. Returns the time to believe.
     pub(crate) fn sample(&self, authority: Timestamp) -> Timestamp {
         // The boot clock is read under the lock, so that samples are in order.
         let mut guard = self.guard();
-        guard.sample(authority, self.boot_ms())
+        guard.sample(authority.after(self.advanced_ms()), self.boot_ms())
     }
 
     /// Raises the believed time to that of the last batch of a loaded shard.

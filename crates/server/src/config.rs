@@ -122,6 +122,8 @@ pub struct Config {
     pub metrics_listen: Option<SocketAddr>,
     /// The OTLP/HTTP collector that spans are exported to.
     pub otlp_endpoint: Option<String>,
+    /// Whether clients may advance the clock, to test waits of hours. In memory and on loopback only.
+    pub test_clock: bool,
     /// The commit that the server was built from.
     pub commit: &'static str,
 }
@@ -162,6 +164,7 @@ impl Config {
             metrics_listen: None,
             otlp_endpoint: None,
             node_lease_ms: NODE_LEASE_MS,
+            test_clock: false,
             commit: "unknown",
         }
     }
@@ -179,6 +182,11 @@ impl Config {
         if self.is_open_to_all() {
             let message = "is reachable from other machines; set --api-key-file, or --insecure if the network is trusted";
             fault("listen", format!("{} {message}", self.listen));
+        }
+        if self.test_clock
+            && !(matches!(self.engine, EngineConfig::Memory) && self.listen.ip().is_loopback())
+        {
+            fault("test-clock", "needs the engine memory and a loopback address".to_owned());
         }
         if let Some(key) = &self.api_key
             && let Some(why) = weakness(key.reveal())

@@ -174,6 +174,7 @@ impl Server {
             node: node.clone(),
             limits: config.limits,
             is_v1: config.is_v1,
+            has_test_clock: config.test_clock,
             budget: budget.clone(),
             about,
             access,

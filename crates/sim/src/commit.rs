@@ -117,6 +117,7 @@ impl World {
                 extension: extension_text(extension_of(body).as_deref()),
             },
             idem: idem.clone(),
+            nonce: None,
             target: None,
             size: (key.len() + value.len() + extension_bytes(body)) as u64,
         };

@@ -165,6 +165,7 @@ pub(crate) fn may_be_delayed(command: &Command) -> bool {
     matches!(
         command,
         Command::Produce(_)
+            | Command::ProduceWithNonce(_)
             | Command::Ack(_)
             | Command::Nack(_)
             | Command::Extend(_)

@@ -56,7 +56,7 @@ pub(crate) fn kind_of(command: &Command) -> &'static str {
         Command::Pause(_) => "pause",
         Command::Peek(_) => "peek",
         Command::ViewPointer(_) => "pointer",
-        Command::Produce(_) => "produce",
+        Command::Produce(_) | Command::ProduceWithNonce(_) => "produce",
         Command::Purge(_) => "purge",
         Command::Redrive(_) => "redrive",
         Command::Resolve(_) => "resolve",

@@ -65,6 +65,7 @@ impl World {
     fn saw_rejection(&mut self, rejection: &Rejection) {
         let state = match rejection {
             Rejection::KeyConflict | Rejection::KeyConflictIn { .. } => "key conflict refused",
+            Rejection::NonceConflict => "nonce conflict refused",
             Rejection::Exhausted { full: Full::Messages(_), .. } => "backlog full: messages",
             Rejection::Exhausted { full: Full::Bytes(_), .. } => "backlog full: bytes",
             Rejection::StaleLease { state, .. } => {
@@ -204,6 +205,7 @@ fn told(reply: &Reply, group: Option<Name>) -> Told {
         | Reply::DeadLetters(_)
         | Reply::Arrived(_)
         | Reply::Elsewhere(_)
+        | Reply::Each(_)
         | Reply::Pointers(_)
         | Reply::Finished { .. }
         | Reply::Effect(_)
@@ -289,6 +291,7 @@ fn code(rejection: &Rejection) -> (Name, Option<Name>) {
         Rejection::InProgress { .. } => plain("IN_PROGRESS"),
         Rejection::Parked { .. } => plain("IN_DOUBT"),
         Rejection::KeyConflict
+        | Rejection::NonceConflict
         | Rejection::KeyConflictIn { .. }
         | Rejection::RequestConflict
         | Rejection::OutcomeConflict

@@ -509,6 +509,7 @@ impl World {
     fn release(&mut self, life: u64, release: Release) {
         let replies: Vec<(Ticket, CommandResult)> = release.batch.replies.clone();
         for (ticket, answered) in replies {
+            let answered = of_its_message(answered);
             let node = self.alive(life).expect("it is releasing a batch");
             if let (Some((source, at)), Ok(Reply::Arrived(arrived))) =
                 (node.carried.remove(&ticket), &answered)
@@ -557,5 +558,13 @@ impl World {
             }
         }
         self.write_lines(life);
+    }
+}
+
+/// The answer for the only message of a request with a nonce.
+fn of_its_message(answered: CommandResult) -> CommandResult {
+    match answered {
+        Ok(Reply::Each(mut results)) => results.pop().expect("a request has a message"),
+        answered => answered,
     }
 }

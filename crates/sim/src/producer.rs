@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use driftq_checker::history::{Content, Name, Op, Produce as CommandContext};
-use driftq_core::command::{Produce, TopicName};
+use driftq_core::command::{Produce, ProduceWithNonce, TopicName};
 use driftq_core::placement::shard_of_topic;
 use driftq_core::{Command, Envelope, Rejection, Reply, RetryRequest, Ticket, Timestamp};
 
@@ -22,6 +22,7 @@ impl Producer {
             topic,
             in_flight: BTreeMap::new(),
             used_keys: Vec::new(),
+            used_nonces: Vec::new(),
             rejected: Vec::new(),
             planned: BTreeMap::new(),
             next_plan: 0,
@@ -63,6 +64,12 @@ impl World {
                 self.send(client, Sent { body, tenant, times: 0, ..again });
             }
             12..18 if known > 0 => self.aim_at_the_end_of_a_key(client),
+            27..30 if !producer(self, client).used_nonces.is_empty() => {
+                let again = producer(self, client).used_nonces.pop().expect("it is not empty");
+                // The same request, or another one with its nonce.
+                let body = if self.rng.bool() { again.body } else { self.new_body() };
+                self.send(client, Sent { body, times: 0, ..again });
+            }
             23..27 if !producer(self, client).rejected.is_empty() => {
                 // Its sender gave up, and another message uses the key.
                 let rejected = producer(self, client).rejected.pop().expect("it is not empty");
@@ -71,7 +78,8 @@ impl World {
                 self.send(client, Sent { body, times: 0, ..rejected });
             }
             18..23 => {
-                let message = Sent { idem: Some(self.new_key()), ..self.new_message() };
+                let message =
+                    Sent { idem: Some(self.new_key()), nonce: None, ..self.new_message() };
                 self.stats.saw("key repeated while its first commit was in flight");
                 self.send(client, message.clone());
                 // The same message, or a different one with the same key.
@@ -158,11 +166,14 @@ impl World {
         let target = (self.rng.u32(0..20) == 0).then(|| self.some_target());
         let asks_router = self.rng.u32(0..10) == 0;
         let times = 0;
+        let is_request = idem.is_none() && !asks_router && self.rng.u32(0..2) == 0;
+        let nonce = is_request.then(|| format!("request-{body}").into());
         Sent {
             body,
             key,
             tenant,
             idem,
+            nonce,
             padding,
             deadline,
             retry,
@@ -198,7 +209,14 @@ impl World {
         };
         let shard = shard_of_topic("default", &topic, self.nodes.len() as u32);
         self.set_remote_topics(shard, &mut produce);
-        let command = Command::Produce(Box::new(produce));
+        let command = match &sent.nonce {
+            None => Command::Produce(Box::new(produce)),
+            Some(nonce) => {
+                let shards = self.nodes.len() as u32;
+                let mut parts = ProduceWithNonce::parts(nonce, vec![(0, produce)], shards);
+                Command::ProduceWithNonce(Box::new(parts.remove(0)))
+            }
+        };
         // A keyed message may go to the topic that an earlier message of its key was pinned to.
         if sent.asks_router || sent.target.is_some() || sent.idem.is_some() {
             self.facts.requested.insert(sent.body, topic.clone());
@@ -210,6 +228,7 @@ impl World {
             topic,
             message,
             idem: sent.idem.clone(),
+            nonce: sent.nonce.clone(),
             target: sent.target.clone(),
             size,
         });
@@ -240,6 +259,17 @@ impl World {
                         self.stats.saw("dedupe hit after crash");
                     }
                 }
+                if sent.nonce.is_some() {
+                    if receipt.deduplicated {
+                        self.stats.saw("nonce sent again");
+                        if deaths > sent.deaths {
+                            self.stats.saw("nonce sent again after crash");
+                        }
+                    }
+                    let used = &mut producer(self, client).used_nonces;
+                    used.truncate(8);
+                    used.push(sent.clone());
+                }
                 let used = &mut producer(self, client).used_keys;
                 let is_other = |used: &Sent| {
                     (&used.idem, &used.tenant) == (&sent.idem, &sent.tenant)
@@ -257,7 +287,7 @@ impl World {
                 false
             }
             // The same content under the same key, so that the server deduplicates it.
-            Outcome::Unknown => sent.idem.is_some() || self.rng.bool(),
+            Outcome::Unknown => sent.idem.is_some() || sent.nonce.is_some() || self.rng.bool(),
             Outcome::NotSent => true,
             Outcome::Refused(Rejection::Exhausted { .. }) => sent.times < 4,
             Outcome::Done(_) | Outcome::Refused(_) => false,

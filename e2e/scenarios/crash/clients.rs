@@ -337,6 +337,7 @@ fn invoke(client: &Client, (body, key): (u64, u64)) -> u64 {
         topic: TOPIC.into(),
         message,
         idem: Some(format!("intent-{body}").into()),
+        nonce: None,
         target: None,
         size: size.iter().sum::<usize>() as u64,
     });

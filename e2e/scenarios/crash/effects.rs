@@ -297,5 +297,12 @@ fn produced(topic: &str, body: u64, order: u64) -> Op {
     let key = format!("k{order}");
     let size = (key.len() + format!("{body}:next").len()) as u64;
     let message = Content { body, key: key.into(), tenant: "default".into(), extension: "".into() };
-    Op::Produce(Produce { topic: topic.into(), message, idem: None, target: None, size })
+    Op::Produce(Produce {
+        topic: topic.into(),
+        message,
+        idem: None,
+        nonce: None,
+        target: None,
+        size,
+    })
 }

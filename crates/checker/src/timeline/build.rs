@@ -237,7 +237,9 @@ impl<'a> Builder<'a> {
         let key = produce.idem.as_deref().map(|key| places.names.id(key));
         let identity = key.map(|key| places.identities.id((topic, tenant, key)));
         let target = produce.target.as_deref().map(|target| places.names.id(target));
-        Send { topic, content: &produce.message, tenant, identity, key, target, size: produce.size }
+        let nonce = produce.nonce.as_deref().map(|nonce| places.names.id(nonce));
+        let (content, size) = (&produce.message, produce.size);
+        Send { topic, content, tenant, identity, key, nonce, target, size }
     }
 
     fn answered(&mut self, event: &Event, call: u64, answer: Answer<'a>) {

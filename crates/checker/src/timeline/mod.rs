@@ -199,6 +199,8 @@ pub(crate) struct Send<'a> {
     pub(crate) identity: Option<IdentityId>,
     /// The key alone.
     pub(crate) key: Option<NameId>,
+    /// The nonce of its request.
+    pub(crate) nonce: Option<NameId>,
     /// The topic that the message names, if any.
     pub(crate) target: Option<NameId>,
     /// The size in bytes.

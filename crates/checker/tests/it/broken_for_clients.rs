@@ -268,6 +268,7 @@ fn a_giant_is_accepted(tale: &mut Tale, wrong: bool) {
         topic: crate::tale::orders(),
         message,
         idem: None,
+        nonce: None,
         target: None,
         size,
     }));
@@ -296,6 +297,7 @@ fn a_duplicate_of_another_tenant(tale: &mut Tale, wrong: bool) {
         topic,
         message: message.clone(),
         idem,
+        nonce: None,
         target: None,
         size: 10,
     }));

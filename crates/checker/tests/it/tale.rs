@@ -319,7 +319,14 @@ pub(crate) fn content(body: u64) -> Content {
 
 pub(crate) fn produce(body: u64, key: Option<&str>) -> Op {
     let idem = key.map(Into::into);
-    Op::Produce(Produce { topic: orders(), message: content(body), idem, target: None, size: 10 })
+    Op::Produce(Produce {
+        topic: orders(),
+        message: content(body),
+        idem,
+        nonce: None,
+        target: None,
+        size: 10,
+    })
 }
 
 pub(crate) fn redrive(dead: u64) -> Op {

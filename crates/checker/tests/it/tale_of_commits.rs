@@ -14,7 +14,7 @@ pub(crate) const KEPT_MS: u64 = 600_000;
 pub(crate) fn commit<const N: usize>(messages: [(u64, &str); N]) -> Commit {
     let produce = messages.map(|(body, topic)| {
         let (topic, message) = (topic.into(), content(body));
-        Produce { topic, message, idem: None, target: None, size: 10 }
+        Produce { topic, message, idem: None, nonce: None, target: None, size: 10 }
     });
     Commit {
         lease: lease(0, 1),

@@ -29,7 +29,7 @@ impl Command {
                     && retry_policy.is_none();
                 (!is_known).then_some(Format::V2)
             }
-            Command::Recorded(_) => Some(Format::V2),
+            Command::Recorded(_) | Command::ProduceWithNonce(_) => Some(Format::V2),
             _ => None,
         };
         highest.unwrap_or_default()
@@ -53,6 +53,7 @@ impl Command {
         let is_gated = matches!(
             command,
             Command::Produce(_)
+                | Command::ProduceWithNonce(_)
                 | Command::Commit(_)
                 | Command::CreateTopic(_)
                 | Command::PatchTopic(_)

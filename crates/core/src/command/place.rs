@@ -49,6 +49,9 @@ impl Command {
             Command::Pause(pause) => topic(&pause.name.topic),
             Command::Seek(seek) => topic(&seek.name.topic),
             Command::Produce(produce) => topic(&produce.topic),
+            Command::ProduceWithNonce(part) => {
+                part.messages.first().map_or(CommandTarget::Known, |first| topic(&first.topic))
+            }
             Command::Join(join) => topic(&join.name.topic),
             Command::Ack(of) => claim(of),
             Command::Nack(nack) => claim(&nack.claim),

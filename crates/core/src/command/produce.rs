@@ -59,6 +59,22 @@ pub struct RoutedKey {
     pub key: Text,
 }
 
+/// Store messages of one produce request. The request may be sent again: within
+/// [`NONCE_MS`](crate::limits::NONCE_MS), a message that is stored already is not stored again. A message with an idempotency key is
+/// deduplicated by that key alone.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProduceWithNonce {
+    /// Chosen by the client, new for each request.
+    pub nonce: Text,
+    /// The place of each message in the request. A request is divided the same way each time, so the
+    /// first place identifies this part of it.
+    pub places: Vec<u32>,
+    /// Fingerprint of all messages of the request.
+    pub content: [u8; 16],
+    /// The messages.
+    pub messages: Vec<Produce>,
+}
+
 impl Produce {
     /// Returns the bytes of its message that count against limits.
     pub fn size(&self) -> usize {

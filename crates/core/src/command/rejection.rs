@@ -195,6 +195,8 @@ pub enum Rejection {
         .field.as_str()
     )]
     KeyConflictIn { field: ContentField },
+    #[error("this nonce was used for a different request; use a new nonce for each request")]
+    NonceConflict,
     #[error("a limit is reached; retry later")]
     Exhausted { full: Full, retry_after_ms: u64 },
     /// Deciding the command panicked, which is a bug. Nothing was changed.

@@ -62,6 +62,7 @@ fn record(kind: RecordKind, row: &Row) -> Result<RoundTrip, Damaged> {
         RecordKind::Pin => packed::<RoutePin>(row),
         RecordKind::Tombstone => packed::<Tombstone>(row),
         RecordKind::Commit => packed::<CommitRecord>(row),
+        RecordKind::Nonce => packed::<NonceRecord>(row),
         RecordKind::Effect => {
             effect_row(row).map(|effect| reread_as(&effect, vec![put_effect(&effect)]))
         }

@@ -189,6 +189,7 @@ impl Shard {
     fn command_reads(&self, command: &Command) -> Reads {
         match command {
             Command::Produce(produce) => self.produce_reads(produce),
+            Command::ProduceWithNonce(part) => self.produce_with_nonce_reads(part),
             Command::Redrive(redrive) => self.redrive_reads(redrive),
             Command::Peek(peek) => self.peek_reads(peek),
             Command::ListDead(list) => self.list_dead_reads(list),
@@ -285,6 +286,7 @@ impl Shard {
             Command::Resume(name) => context.resume(name),
             Command::Seek(seek) => context.seek(seek),
             Command::Produce(produce) => context.produce(produce),
+            Command::ProduceWithNonce(part) => context.produce_with_nonce(part),
             Command::Join(join) => context.join(join),
             Command::Leave(consumer) => Ok(context.leave(*consumer)),
             Command::Ack(claim) => context.ack(claim),

@@ -23,7 +23,7 @@ impl Work {
 
     /// Whether this is a produce. Produces keep their order: a batch is stored as it was sent.
     pub(crate) fn is_produce(&self) -> bool {
-        matches!(self, Work::Command(Command::Produce(_)))
+        matches!(self, Work::Command(Command::Produce(_) | Command::ProduceWithNonce(_)))
     }
 
     /// Whether this ends or extends a lease. Such work is decided first: a command that frees a

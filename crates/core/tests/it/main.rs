@@ -21,6 +21,7 @@ mod ledger;
 mod limits;
 mod list;
 mod node_codec;
+mod nonce;
 mod offset_for_time;
 mod order;
 mod outbox;

@@ -392,6 +392,7 @@ fn details(rejection: Rejection) -> Details {
         Rejection::RequestConflict => Conflict { field: ConflictField::Request }.into(),
         Rejection::OutcomeConflict => Conflict { field: ConflictField::Outcome }.into(),
         Rejection::CommitConflict => Conflict { field: ConflictField::Commit }.into(),
+        Rejection::NonceConflict => Conflict { field: ConflictField::Request }.into(),
         Rejection::KeyConflict => Conflict { field: ConflictField::Message }.into(),
         Rejection::KeyConflictIn { field } => Conflict { field: field.wire() }.into(),
         Rejection::TooLarge { field, limit, size } => {

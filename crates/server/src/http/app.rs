@@ -55,6 +55,8 @@ pub struct Parts {
     pub limits: Limits,
     /// Whether fields that DriftQ-Core v1 does not have are rejected.
     pub is_v1: bool,
+    /// Whether clients may advance the clock.
+    pub has_test_clock: bool,
     /// The memory budget that requests share.
     pub budget: Arc<Budget>,
     /// Information about the server.

@@ -2,8 +2,8 @@
 //! request.
 
 use driftq_api::message::Item;
-use driftq_core::Rejection;
 use driftq_core::command::Call;
+use driftq_core::{CallError, CommandResult, Rejection};
 
 use super::api_error::ApiError;
 use super::app::{App, typed};
@@ -15,16 +15,29 @@ pub(crate) async fn call_each<C: Call, X, T>(
     items: Vec<Result<(C, X), ApiError>>,
     show: impl Fn(X, Result<C::Reply, Rejection>) -> Result<T, ApiError>,
 ) -> Vec<Item<T>> {
-    let mut commands = Vec::with_capacity(items.len());
+    let send = async |calls: Vec<C>| {
+        app.node.call_all(calls.into_iter().map(Call::into_command).collect()).await
+    };
+    send_each(app, items, send, show).await
+}
+
+/// Like [`call_each`], with `send`, which returns one answer for each item.
+pub(crate) async fn send_each<C: Call, X, T>(
+    app: &App,
+    items: Vec<Result<(C, X), ApiError>>,
+    send: impl AsyncFnOnce(Vec<C>) -> Vec<Result<CommandResult, CallError>>,
+    show: impl Fn(X, Result<C::Reply, Rejection>) -> Result<T, ApiError>,
+) -> Vec<Item<T>> {
+    let mut calls = Vec::with_capacity(items.len());
     let mut carried = Vec::with_capacity(items.len());
     for item in items {
         carried.push(item.map(|(call, carried)| {
-            commands.push(call.into_command());
+            calls.push(call);
             carried
         }));
     }
-    let mut answers = app.node.call_all(commands).await.into_iter();
-    let mut answer = || answers.next().expect("one answer for each command");
+    let mut answers = send(calls).await.into_iter();
+    let mut answer = || answers.next().expect("one answer for each call");
     let result = carried.into_iter().map(|item| {
         let result = item.and_then(|carried| show(carried, typed::<C>(answer())?));
         if let Err(error) = &result {

@@ -66,9 +66,11 @@ pub(super) fn warnings(app: &App) -> Vec<String> {
 }
 
 /// Features that an SDK may check before it uses them.
-const FEATURES: &[&str] =
-    &["audit", "batch", "commit", "effects", "history", "labels", "pointers", "receive", "settle"];
-/// Those of the profile `v1`, which rejects labels.
+const FEATURES: &[&str] = &[
+    "audit", "batch", "commit", "effects", "history", "labels", "nonce", "pointers", "receive",
+    "settle",
+];
+/// Those of the profile `v1`, which rejects labels and nonces.
 const FEATURES_V1: &[&str] =
     &["audit", "batch", "commit", "effects", "history", "pointers", "receive", "settle"];
 

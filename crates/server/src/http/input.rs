@@ -55,7 +55,9 @@ impl<T: ApiRequest> FromRequest<App> for Input<T> {
                 };
                 let read = off_runtime::READERS.run(length, read).await?;
                 let is_v1 = app.is_v1;
-                read.map_err(|invalid| if is_v1 { profile::known_to_v1(invalid) } else { invalid })?
+                read.map_err(|invalid| {
+                    if is_v1 { profile::known_to_v1(invalid, T::IS_OF_V1) } else { invalid }
+                })?
             }
             (false, false) => {
                 return Err(ApiError::invalid("", "send a body or a query, not both"));

@@ -17,6 +17,7 @@ mod convert;
 mod cors;
 mod counted;
 mod dead_letter;
+mod dev_clock;
 mod dlq;
 mod effect_result;
 mod effect_view;

@@ -350,6 +350,7 @@ mod tests {
             Rejection::TooLarge { field: "value".into(), limit: 1, size: 2 },
             Rejection::KeyConflict,
             Rejection::KeyConflictIn { field: ContentField::TargetTopic },
+            Rejection::NonceConflict,
             exhausted(Full::Messages(Some("g".into()))),
             exhausted(Full::Bytes(None)),
             exhausted(Full::Storage),

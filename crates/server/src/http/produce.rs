@@ -12,7 +12,7 @@ use driftq_core::command::Produce;
 use driftq_core::{Rejection, Trace};
 
 use super::api_error::{ApiError, Invalid};
-use super::app::{App, topic_name};
+use super::app::{App, topic_name, typed};
 use super::input::Input;
 use super::operation::{Conflicting, Missing, QueryForm, Unmet};
 use super::profile;
@@ -25,6 +25,7 @@ impl ApiRequest for Request {
         field("topic"),
         field("value"),
         field("key"),
+        field("nonce"),
         alias("run_id", "envelope.run_id"),
         alias("step_id", "envelope.step_id"),
         alias("parent_step_id", "envelope.parent_step_id"),
@@ -88,8 +89,17 @@ pub(crate) async fn one(
             return Err(ApiError::invalid("envelope.idempotency_key", message));
         }
     }
+    let nonce = request.nonce.take();
+    if app.is_v1 {
+        profile::nonce(nonce.as_ref())?;
+    }
     let produce = message(&app, request, trace(&input.headers))?;
-    receipt(topic, app.try_call(produce).await?).map(Json)
+    let Some(nonce) = nonce else {
+        return receipt(topic, app.try_call(produce).await?).map(Json);
+    };
+    let mut answers = app.node.produce_with_nonce(&nonce.into(), vec![produce]).await;
+    let answer = answers.pop().expect("one answer for each message");
+    receipt(topic, typed::<Produce>(answer)?).map(Json)
 }
 
 /// Reads the `Idempotency-Key` header, bare or in double quotes.
@@ -135,7 +145,13 @@ pub(super) fn message(
     request: Request,
     trace: Option<Box<Trace>>,
 ) -> Result<Produce, Invalid> {
-    let Request { topic, key, value, value_base64, mut envelope } = request;
+    let Request { topic, key, value, value_base64, mut envelope, nonce } = request;
+    if nonce.is_some() {
+        return Err(Invalid::new(
+            "nonce",
+            "is not allowed for an item; set the nonce of the request",
+        ));
+    }
     if app.is_v1 {
         profile::envelope(envelope.as_mut())?;
     }
@@ -199,14 +215,21 @@ pub(crate) async fn batch(
         let message = "is not allowed for a batch; set envelope.idempotency_key of each message";
         return Err(ApiError::invalid("Idempotency-Key", message));
     }
-    let messages = input.body.messages;
+    let ProduceBatch { nonce, messages } = input.body;
     let trace = trace(&input.headers);
     let call = |request: Request| {
         let topic = request.topic.clone();
         Ok((message(&app, request, trace.clone())?, topic))
     };
     let items = messages.into_iter().map(call).collect();
-    let results = bulk::call_each(&app, items, receipt).await;
+    let results = match nonce {
+        None => bulk::call_each(&app, items, receipt).await,
+        Some(nonce) => {
+            let nonce = nonce.into();
+            let send = async |messages| app.node.produce_with_nonce(&nonce, messages).await;
+            bulk::send_each(&app, items, send, receipt).await
+        }
+    };
     let accepted = bulk::count(&results, |_| true);
     let refused = results.len() - accepted;
     Ok(Json(ProducedBatch { results, accepted, refused }))

@@ -24,9 +24,19 @@ pub(super) const PREFETCH: u32 = CREDIT_MAX;
 /// Fields of an envelope that v1 does not have.
 const LATER: [&str; 2] = ["labels", "headers"];
 
-/// Removes the fields that v1 does not have from the list of known ones.
-pub(super) fn known_to_v1(invalid: Invalid) -> Invalid {
-    invalid.map_known(|name| !LATER.contains(&name))
+/// Removes the fields that v1 does not have from the list of known ones. `is_of_v1` says whether v1
+/// has the request.
+pub(super) fn known_to_v1(invalid: Invalid, is_of_v1: bool) -> Invalid {
+    let is_later = |name: &str| LATER.contains(&name) || is_of_v1 && name == "nonce";
+    invalid.map_known(|name| !is_later(name))
+}
+
+/// Rejects the nonce of a produce.
+pub(super) fn nonce(nonce: Option<&String>) -> Result<(), Invalid> {
+    match nonce {
+        Some(_) => Err(Invalid::new("nonce", "unknown field under the profile v1")),
+        None => Ok(()),
+    }
 }
 
 /// Rejects what v1 does not have, and caps the backoff.

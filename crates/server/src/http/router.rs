@@ -16,8 +16,8 @@ use super::app::App;
 use super::guard::Guard;
 use super::route_patterns::RoutePatterns;
 use super::{
-    audit, clock, cluster, commit, consume, dead_letter, dlq, effects, explain, groups, health,
-    internal, overview, peek, pointers, produce, receive, repair, series, settle, topics,
+    audit, clock, cluster, commit, consume, dead_letter, dev_clock, dlq, effects, explain, groups,
+    health, internal, overview, peek, pointers, produce, receive, repair, series, settle, topics,
 };
 
 /// Defines the router and the OpenAPI description from one list of handlers. A server needs only the router. The
@@ -121,7 +121,10 @@ pub(crate) struct ListenerRoutes {
 impl ListenerRoutes {
     /// All routes.
     pub(crate) fn all(app: App) -> ListenerRoutes {
-        let router = routes().merge(internal::router(&app)).fallback(async || no_route());
+        let router = routes()
+            .merge(internal::router(&app))
+            .merge(dev_clock::routes(&app))
+            .fallback(async || no_route());
         let router = router.with_state(app.clone());
         ListenerRoutes { router, guard: Some(Guard { app, patterns: &PATTERNS }) }
     }

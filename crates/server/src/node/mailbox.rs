@@ -163,6 +163,9 @@ fn weight(command: &Command) -> usize {
     if let Command::Produce(produce) = command {
         return produce.size();
     }
+    if let Command::ProduceWithNonce(part) = command {
+        return part.messages.iter().map(Produce::size).sum();
+    }
     if let Command::Commit(commit) = command {
         return commit.produce.iter().map(Produce::size).sum();
     }

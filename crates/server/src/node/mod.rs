@@ -11,6 +11,7 @@ mod mailbox;
 mod membership_handle;
 mod peers;
 mod precheck;
+mod produce_with_nonce;
 mod retry;
 mod routes;
 mod sampler;
@@ -401,6 +402,12 @@ impl Node {
 
     /// Adds what happened in the shards that are served here to the series.
     pub(crate) async fn sample(&self) {
+        self.peers.sample().await;
+    }
+
+    /// Lets every shard that is served here act on the time, after the clock was advanced.
+    pub(crate) async fn wake(&self) {
+        // A shard acts on the time before and after each request in its mailbox.
         self.peers.sample().await;
     }
 

@@ -98,7 +98,12 @@ impl Broker {
 
     /// Starts a server in memory. Tests can advance its time because no thread waits for a disk.
     pub(crate) async fn in_memory() -> Broker {
-        Broker::begin(Data::Memory, |_| ()).await
+        Broker::in_memory_with(|_| ()).await
+    }
+
+    /// The same with a changed configuration.
+    pub(crate) async fn in_memory_with(change: impl FnOnce(&mut Config)) -> Broker {
+        Broker::begin(Data::Memory, change).await
     }
 
     /// The same with a changed configuration.

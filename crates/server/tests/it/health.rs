@@ -26,7 +26,8 @@ async fn the_version_reports_release_engine_and_features() {
     assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
     time(&version["started_at"]);
     let features = json!([
-        "audit", "batch", "commit", "effects", "history", "labels", "pointers", "receive", "settle"
+        "audit", "batch", "commit", "effects", "history", "labels", "nonce", "pointers", "receive",
+        "settle"
     ]);
     assert_eq!(version["features"], features);
 }

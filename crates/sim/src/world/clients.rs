@@ -60,6 +60,8 @@ pub(crate) struct Sent {
     pub(crate) key: Name,
     pub(crate) tenant: Option<Name>,
     pub(crate) idem: Option<Name>,
+    /// The nonce of its request.
+    pub(crate) nonce: Option<Name>,
     pub(crate) padding: usize,
     pub(crate) deadline: Option<Timestamp>,
     pub(crate) retry: Option<RetryRequest>,
@@ -79,6 +81,8 @@ pub(crate) struct Producer {
     pub(crate) topic: Name,
     pub(crate) in_flight: BTreeMap<Ticket, Sent>,
     pub(crate) used_keys: Vec<Sent>,
+    /// Requests with a nonce that were accepted.
+    pub(crate) used_nonces: Vec<Sent>,
     /// Messages whose last reply was a rejection.
     pub(crate) rejected: Vec<Sent>,
     /// Messages to be sent at a planned time.

@@ -174,8 +174,14 @@ pub(super) fn a_key_meets_another_tenant(tale: &mut Tale, wrong: bool) {
         let mut message = content(body);
         message.tenant = tenant.into();
         let idem = Some("order-77".into());
-        let produce =
-            Produce { topic: orders(), message: message.clone(), idem, target: None, size: 10 };
+        let produce = Produce {
+            topic: orders(),
+            message: message.clone(),
+            idem,
+            nonce: None,
+            target: None,
+            size: 10,
+        };
         tale.asks(Op::Produce(produce));
         tale.stores(body, |stored| {
             stored.message = message;
@@ -211,7 +217,7 @@ pub(super) fn a_generation_comes_back(tale: &mut Tale, wrong: bool) {
 pub(super) fn too_large_to_be_stored(tale: &mut Tale, wrong: bool) {
     let size = (16 << 20) + 1024 + u64::from(wrong);
     let message = content(1);
-    let produce = Produce { topic: orders(), message, idem: None, target: None, size };
+    let produce = Produce { topic: orders(), message, idem: None, nonce: None, target: None, size };
     tale.asks(Op::Produce(produce));
     tale.stores(1, |stored| stored.size = size);
 }

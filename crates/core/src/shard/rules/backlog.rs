@@ -41,8 +41,15 @@ impl Context<'_> {
         }
     }
 
-    /// Rejects a message of `size` bytes that exceeds the lane's backlog limits.
-    pub(crate) fn check_room(&self, topic: &Topic, lane: Lane, size: u64) -> Result<(), Rejection> {
+    /// Rejects a message of `size` bytes that exceeds the lane's backlog limits. `ahead` is the
+    /// number and bytes of messages that the same decision stores before it.
+    pub(crate) fn check_room(
+        &self,
+        topic: &Topic,
+        lane: Lane,
+        size: u64,
+        ahead: (u64, u64),
+    ) -> Result<(), Rejection> {
         let settings = &topic.settings;
         if size > settings.max_backlog_bytes {
             // A retry would not help: the message never fits.
@@ -53,14 +60,20 @@ impl Context<'_> {
             });
         }
         self.check_storage()?;
-        match self.full(topic, lane, size) {
+        match self.full(topic, lane, size, ahead) {
             Some(full) => Err(Rejection::Exhausted { full, retry_after_ms: RETRY_AFTER_MS }),
             None => Ok(()),
         }
     }
 
-    /// Returns the limit that a message of `size` bytes would exceed.
-    pub(crate) fn full(&self, topic: &Topic, lane: Lane, size: u64) -> Option<Full> {
+    /// Returns the limit that a message of `size` bytes would exceed after the messages `ahead`.
+    pub(crate) fn full(
+        &self,
+        topic: &Topic,
+        lane: Lane,
+        size: u64,
+        ahead: (u64, u64),
+    ) -> Option<Full> {
         let settings = &topic.settings;
         let state = topic.lane(lane);
         // Below `first` only open entries are unsettled, and each cursor counts its own.
@@ -75,9 +88,9 @@ impl Context<'_> {
             worst = (state.high - state.first, None);
             worst_bytes = (state.high_bytes - state.first_bytes, None);
         }
-        if worst.0 + 1 > settings.max_backlog_messages {
+        if worst.0 + ahead.0 + 1 > settings.max_backlog_messages {
             Some(Full::Messages(worst.1.cloned()))
-        } else if worst_bytes.0 + size > settings.max_backlog_bytes {
+        } else if worst_bytes.0 + ahead.1 + size > settings.max_backlog_bytes {
             Some(Full::Bytes(worst_bytes.1.cloned()))
         } else {
             None

@@ -17,6 +17,7 @@ pub(super) mod pause;
 pub(super) mod peek;
 pub(super) mod pointer;
 pub(super) mod produce;
+pub(super) mod produce_with_nonce;
 pub(super) mod purge;
 pub(super) mod redrive;
 pub(super) mod reopen;

@@ -23,7 +23,7 @@ use crate::row::MarkKind;
 use crate::shard::context::Context;
 use crate::shard::rules::dead_letter::Letter;
 use crate::shard::verbs::produce::Stored;
-use crate::shard::verbs::produce::{ProduceBatch, message};
+use crate::shard::verbs::produce::{BatchSource, ProduceBatch, message};
 use crate::shard::{Shard, done};
 use crate::time::Timestamp;
 
@@ -143,7 +143,7 @@ impl Context<'_> {
         let Arrive { source, from, messages } = arrive;
         let expected = self.mark(MarkKind::Arrived, *source).max(*from);
         let mut decision = done();
-        let mut batch = ProduceBatch::arriving();
+        let mut batch = ProduceBatch::from(BatchSource::OtherShard);
         let (mut through, mut refused) = (expected, None);
         let mut needs: Reads = Vec::new();
         // A message that was rejected once is a dead letter of the source shard. It stays rejected,

@@ -28,12 +28,26 @@ pub(crate) enum Stored {
     Elsewhere(ShardId, Box<Produce>),
 }
 
-/// The messages that one decision has stored so far. They are exempt from backlog limits: a full
-/// topic must not turn a known success into doubt.
+/// Where the messages of one decision come from.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BatchSource {
+    /// A commit. Its messages are exempt from backlog limits: a full topic must not turn a known
+    /// success into doubt.
+    #[default]
+    Commit,
+    /// Another shard, which has accepted them already. A deadline that has passed since then is
+    /// checked at delivery.
+    OtherShard,
+    /// A produce request. Each message is accepted or rejected as if it were sent alone.
+    Request,
+}
+
+/// The messages that one decision has stored so far.
 #[derive(Default)]
 pub(crate) struct ProduceBatch {
-    /// Number of messages per lane.
-    lanes: BTreeMap<(TopicId, Lane), u64>,
+    source: BatchSource,
+    /// Number and bytes of the messages per lane.
+    lanes: BTreeMap<(TopicId, Lane), (u64, u64)>,
     /// The partition of unkeyed messages.
     turns: BTreeMap<TopicId, u32>,
     /// Claimed idempotency keys with the content, and with the receipt unless another shard stores
@@ -41,14 +55,21 @@ pub(crate) struct ProduceBatch {
     keys: BTreeMap<Hash16, (Content, Option<Receipt>)>,
     /// Number of messages per target shard.
     pub(crate) queued: BTreeMap<ShardId, u64>,
-    /// Another shard has accepted the messages already. A deadline that has passed since then is
-    /// checked at delivery.
-    pub(crate) arrives: bool,
 }
 
 impl ProduceBatch {
-    pub(crate) fn arriving() -> ProduceBatch {
-        ProduceBatch { arrives: true, ..ProduceBatch::default() }
+    pub(crate) fn from(source: BatchSource) -> ProduceBatch {
+        ProduceBatch { source, ..ProduceBatch::default() }
+    }
+
+    /// Whether another shard has accepted the messages already.
+    pub(crate) fn arrives(&self) -> bool {
+        self.source == BatchSource::OtherShard
+    }
+
+    /// Whether each message is accepted or rejected by itself.
+    pub(crate) fn is_of_request(&self) -> bool {
+        self.source == BatchSource::Request
     }
 
     pub(crate) fn queued(&self, target: ShardId) -> u64 {
@@ -139,18 +160,18 @@ impl Context<'_> {
         let turn = batch.as_ref().and_then(|batch| batch.turns.get(&topic.row.id));
         let turn = turn.copied().unwrap_or_else(|| topic.turn_of(self.volatile.batch));
         let (partition, turn) = choose_partition(produce, topic, turn)?;
-        if !batch.as_ref().is_some_and(|batch| batch.arrives) {
+        if !batch.as_ref().is_some_and(|batch| batch.arrives()) {
             check_deadline(self.now, produce)?;
         }
         self.check_size(produce)?;
         let lane = Lane::of(partition);
-        let mut offset = topic.lane(lane).high;
-        match &batch {
-            Some(batch) => offset += batch.lanes.get(&(topic.row.id, lane)).copied().unwrap_or(0),
-            None => {
-                self.check_room(topic, lane, produce.size() as u64)?;
-            }
+        let size = produce.size() as u64;
+        let ahead = batch.as_ref().and_then(|batch| batch.lanes.get(&(topic.row.id, lane)));
+        let ahead = ahead.copied().unwrap_or_default();
+        if batch.as_ref().is_none_or(|batch| batch.is_of_request()) {
+            self.check_room(topic, lane, size, ahead)?;
         }
+        let offset = topic.lane(lane).high + ahead.0;
         let is_routed = produce.routed.is_some() || topic.row.name != produce.topic.topic;
         let receipt = Receipt {
             id: self.message_id(topic.row.id, lane, offset),
@@ -160,7 +181,7 @@ impl Context<'_> {
             deduplicated: false,
         };
         if let Some(batch) = batch {
-            *batch.lanes.entry((topic.row.id, lane)).or_default() += 1;
+            batch.lanes.insert((topic.row.id, lane), (ahead.0 + 1, ahead.1 + size));
             batch.turns.extend(turn.map(|turn| (topic.row.id, turn)));
             let taken = |of: &Keyed<'_>| {
                 let first = Content::of(produce, self.volatile.format);

@@ -107,12 +107,13 @@ impl Context<'_> {
         }
         let requested = self.topic_named(&produce.topic)?;
         let ttl_ms = requested.settings.dedupe_ttl_ms;
+        let is_decided_together = batch.is_some_and(|batch| !batch.is_of_request());
         let pin = keyed.map(|keyed| keyed.pin(self.now, self.rows)).transpose()?.flatten();
         let (topic, routing, expires) = match pin {
             Some((content, pin)) => {
                 // In a commit a conflict is rejected here. If only the target rejected it, the
                 // message would become a dead letter.
-                if batch.is_some() || !pin.has_target_of(produce) {
+                if is_decided_together || !pin.has_target_of(produce) {
                     content.check_repeat(produce, self.dedupe_compare(produce))?;
                 }
                 let topic = TopicName { topic: pin.target, ..produce.topic.clone() };
@@ -123,10 +124,10 @@ impl Context<'_> {
                 if topic.shard(self.config.shards) == self.config.shard {
                     return Ok(None);
                 }
-                if batch.is_none() {
+                if !is_decided_together {
                     self.check_storage()?;
                 }
-                if !batch.is_some_and(|batch| batch.arrives) {
+                if !batch.is_some_and(ProduceBatch::arrives) {
                     check_deadline(self.now, produce)?;
                 }
                 self.check_route(produce, &topic)?;

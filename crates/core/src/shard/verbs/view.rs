@@ -32,7 +32,7 @@ impl Context<'_> {
         let mut views = AllViews::default();
         let mut walk = PRESENT_WALK_MAX;
         for topic in self.topics_of(namespace) {
-            let is_full = |lane: &u32| self.full(topic, Lane::of(*lane), 1).is_some();
+            let is_full = |lane: &u32| self.full(topic, Lane::of(*lane), 1, (0, 0)).is_some();
             // Dead letters are stored without a limit.
             let partitions = if topic.is_dlq() { 0 } else { topic.row.partitions };
             let full_partitions = (0..partitions).filter(is_full).count() as u64;

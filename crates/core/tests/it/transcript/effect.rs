@@ -8,7 +8,8 @@
 use driftq_core::command::{
     Arrive, Began, Begin, BeginDecision, BeginOf, Commit, CommitReceipt, EffectQuery, EffectView,
     Effects, Ending, ExtendEffect, Finish, FinishStatus, ListEffects, ListPointers, Outgoing,
-    Pointer, PointerName, PointerQuery, Produced, ReadAudit, Request, Resolve, Sender, SetPointer,
+    Pointer, PointerName, PointerQuery, Produce, ProduceWithNonce, Produced, ReadAudit, Request,
+    Resolve, Sender, SetPointer,
 };
 use driftq_core::effect::{
     Doubt, EffectResult, EffectRow, EffectState, Outcome, ResolvedAs, Scope,
@@ -167,32 +168,42 @@ pub(super) fn pointer(pointer: &Pointer) -> String {
     )
 }
 
+/// `messages="orders hello key=a; orders b"`
+fn messages(text: &[String]) -> impl Iterator<Item = Produce> {
+    let lines = option(text, "messages").unwrap_or_default().split(';').map(str::trim);
+    lines.map(|line| produce(&words(&format!("produce {line}"))))
+}
+
+/// `request n1 messages="orders hello; orders b key=a"`, `request n1 at=3 messages="orders a routed=…"`
+pub(super) fn request(text: &[String]) -> ProduceWithNonce {
+    let at = option(text, "at").map_or(0, |at| at.parse().expect("a number"));
+    let mut parts =
+        ProduceWithNonce::parts(&long(&text[1]), (at..).zip(messages(text)).collect(), 1);
+    parts.pop().expect("a message")
+}
+
 /// `arrive 0 from=3 messages="orders hello key=a; orders b"`
 pub(super) fn arrive(text: &[String]) -> Arrive {
-    let lines = option(text, "messages").unwrap_or_default().split(';').map(str::trim);
-    let message = |line: &str| {
-        let produce = produce(&words(&format!("produce {line}")));
-        Outgoing {
-            namespace: produce.topic.namespace,
-            topic: produce.topic.topic,
-            key: produce.key,
-            value: produce.value,
-            envelope: produce.envelope,
-            routing: produce.routing,
-            trace: None,
-            routed: produce.routed,
-            sender: Sender {
-                topic: TopicId(1),
-                group: Some(GroupId(1)),
-                lane: Lane(0),
-                message: "m_aaaacaaa".parse().expect("an id"),
-            },
-        }
+    let message = |produce: Produce| Outgoing {
+        namespace: produce.topic.namespace,
+        topic: produce.topic.topic,
+        key: produce.key,
+        value: produce.value,
+        envelope: produce.envelope,
+        routing: produce.routing,
+        trace: None,
+        routed: produce.routed,
+        sender: Sender {
+            topic: TopicId(1),
+            group: Some(GroupId(1)),
+            lane: Lane(0),
+            message: "m_aaaacaaa".parse().expect("an id"),
+        },
     };
     Arrive {
         source: ShardId(text[1].parse().expect("a shard")),
         from: option(text, "from").expect("a number").parse().expect("a number"),
-        messages: lines.map(message).collect(),
+        messages: messages(text).map(message).collect(),
     }
 }
 

@@ -15,6 +15,10 @@ use driftq_core::{
 use super::{World, effect};
 
 fn goes_on(ask: &Command) -> String {
+    if let Command::ProduceWithNonce(part) = ask {
+        let onward = Command::Produce(Box::new(part.messages[0].clone()));
+        return format!("{} as {:?} of {}", goes_on(&onward), part.places, part.nonce);
+    }
     if let Command::Produce(onward) = ask {
         let Routed { source, topic, expires } = onward.routed.expect("routed");
         let (to, until) = (&onward.topic.topic, time(expires));
@@ -209,6 +213,7 @@ pub(crate) fn reply(answered: &CommandResult) -> String {
             Reply::WouldDeleteGroup { backlog, open } => {
                 format!("would delete backlog {backlog}, open {open}")
             }
+            Reply::Each(results) => list(results.iter().map(self::reply)),
         },
     }
 }

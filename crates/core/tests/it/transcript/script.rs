@@ -155,6 +155,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
             dry_run: flag(&words, "dry"),
         }),
         "produce" => Command::Produce(Box::new(produce(&words))),
+        "request" => Command::ProduceWithNonce(Box::new(super::effect::request(&words))),
         "join" => join(world, &words),
         "leave" => Command::Leave(world.consumers.remove(word(1)).expect("a consumer that joined")),
         "leaveworker" => Command::LeaveWorker { worker: word(1).into() },

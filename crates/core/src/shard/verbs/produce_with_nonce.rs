@@ -1,0 +1,202 @@
+//! Stores messages of a produce request that may be sent again.
+//!
+//! The answer to a produce can be lost, and a message without an idempotency key would then be
+//! stored twice. With a nonce, one record holds the receipts of the messages, stored in the same
+//! commit. A repeat gets these receipts. A message that was rejected is decided again, because it
+//! may fit now. A message with an idempotency key has a record of its own, which lasts longer.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::{Lookup, Reads, Record};
+use crate::command::{Command, Produce, ProduceWithNonce, Rejection, Reply};
+use crate::id::{ShardId, Text};
+use crate::limits::{NONCE_BYTES, NONCE_CHARS_MAX, NONCE_MS, PRODUCES_MAX};
+use crate::message::Receipt;
+use crate::pack;
+use crate::refusal::{Decided, Refusal};
+use crate::row::{Hash16, Key, RecordKind};
+use crate::shard::context::Context;
+use crate::shard::verbs::produce::{BatchSource, ProduceBatch, Stored};
+use crate::shard::{Shard, done};
+use crate::time::Timestamp;
+
+/// The record of a part of a request.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct NonceRecord {
+    /// The full identity, because two identities may share a hash.
+    namespace: Text,
+    nonce: Text,
+    first: u32,
+    content: [u8; 16],
+    /// One for each message. `None` if it was not stored, or is deduplicated by its own key.
+    receipts: Vec<Option<Receipt>>,
+    expires: Timestamp,
+}
+
+impl ProduceWithNonce {
+    /// Divides a request by shards, and into parts that one decision can store. Each message comes
+    /// with its place.
+    pub fn parts(
+        nonce: &Text,
+        messages: Vec<(u32, Produce)>,
+        shards: u32,
+    ) -> Vec<ProduceWithNonce> {
+        let content = fingerprint_of(messages.iter().map(|(_, produce)| produce));
+        let mut parts: Vec<ProduceWithNonce> = Vec::new();
+        // The last part of each shard, and the bytes in it.
+        let mut open: BTreeMap<ShardId, (usize, usize)> = BTreeMap::new();
+        for (place, produce) in messages {
+            let (shard, size) = (produce.topic.shard(shards), produce.size());
+            let room = open.get_mut(&shard).filter(|(part, bytes)| {
+                parts[*part].messages.len() < PRODUCES_MAX && *bytes + size <= NONCE_BYTES
+            });
+            let part = if let Some((part, bytes)) = room {
+                *bytes += size;
+                *part
+            } else {
+                open.insert(shard, (parts.len(), size));
+                let (places, messages) = (Vec::new(), Vec::new());
+                parts.push(ProduceWithNonce { nonce: nonce.clone(), places, content, messages });
+                parts.len() - 1
+            };
+            parts[part].places.push(place);
+            parts[part].messages.push(produce);
+        }
+        parts
+    }
+
+    fn namespace(&self) -> &Text {
+        // A part without messages is rejected.
+        &self.messages[0].topic.namespace
+    }
+
+    fn hash(&self) -> Hash16 {
+        pack::hash16(RecordKind::Nonce, &(self.namespace(), &self.nonce, self.places[0]))
+    }
+
+    fn record_key(&self) -> Key {
+        Key::Record { kind: RecordKind::Nonce, hash: self.hash() }
+    }
+
+    fn check(&self) -> Result<(), Rejection> {
+        if !(1..=NONCE_CHARS_MAX).contains(&self.nonce.chars().count()) {
+            return Err(Rejection::invalid("nonce", "must be 1 to 64 characters"));
+        }
+        let count = self.messages.len();
+        if !(1..=PRODUCES_MAX).contains(&count) || self.places.len() != count {
+            return Err(Rejection::invalid("messages", "must be 1 to 100 messages"));
+        }
+        Ok(())
+    }
+}
+
+/// What a repeat of a request must have in common with the first.
+fn fingerprint_of<'a>(messages: impl Iterator<Item = &'a Produce>) -> [u8; 16] {
+    let content = |produce: &'a Produce| {
+        let Produce { topic, key, value, envelope, .. } = produce;
+        (topic, key, value, envelope)
+    };
+    pack::fingerprint(&messages.map(content).collect::<Vec<_>>())
+}
+
+impl Shard {
+    pub(crate) fn produce_with_nonce_reads(&self, part: &ProduceWithNonce) -> Reads {
+        if part.check().is_err() {
+            return Vec::new();
+        }
+        let mut reads = vec![Lookup::Row(part.record_key())];
+        reads.extend(part.messages.iter().flat_map(|produce| self.produce_reads(produce)));
+        reads.sort_unstable();
+        reads.dedup();
+        reads
+    }
+}
+
+impl Context<'_> {
+    pub(crate) fn produce_with_nonce(&self, part: &ProduceWithNonce) -> Decided {
+        part.check()?;
+        let mut receipts = self.receipts_of(part)?;
+        let (mut results, mut is_new) = (Vec::with_capacity(part.messages.len()), false);
+        let mut batch = ProduceBatch::from(BatchSource::Request);
+        let mut decision = done();
+        let messages = part.places.iter().zip(&part.messages);
+        for ((place, produce), receipt) in messages.zip(&mut receipts) {
+            if let Some(receipt) = receipt {
+                let receipt = Receipt { deduplicated: true, ..receipt.clone() };
+                results.push(Ok(Reply::Produced(receipt)));
+                continue;
+            }
+            results.push(match self.store(produce, Some(&mut batch), &mut decision) {
+                Ok(Stored::Here(stored)) => {
+                    if produce.envelope.idempotency_key.is_none() {
+                        is_new = true;
+                        *receipt = Some(stored.clone());
+                    }
+                    Ok(Reply::Produced(stored))
+                }
+                Ok(Stored::Elsewhere(_, onward)) => {
+                    Ok(Reply::Elsewhere(Box::new(part.onward(*place, onward))))
+                }
+                Err(Refusal::Rejected(rejection)) => Err(rejection),
+                Err(refusal) => return Err(refusal),
+            });
+        }
+        if is_new {
+            let expires = self.now.after(NONCE_MS);
+            let record = NonceRecord {
+                namespace: part.namespace().clone(),
+                nonce: part.nonce.clone(),
+                first: part.places[0],
+                content: part.content,
+                receipts,
+                expires,
+            };
+            let record = Record {
+                kind: RecordKind::Nonce,
+                hash: part.hash(),
+                expires,
+                bucket: expires.0,
+                body: pack::seal(&record),
+            };
+            self.put_record(self.now, record, &mut decision.changes);
+        }
+        decision.reply = Reply::Each(results);
+        Ok(decision)
+    }
+
+    /// Returns the receipts of an earlier request with this nonce. Rejects another request.
+    fn receipts_of(&self, part: &ProduceWithNonce) -> Result<Vec<Option<Receipt>>, Refusal> {
+        let row = self.rows.row(part.record_key())?;
+        let record = row.map(pack::open::<NonceRecord>).transpose()?;
+        let record = record.filter(|record| {
+            (&record.namespace, &record.nonce, record.first)
+                == (part.namespace(), &part.nonce, part.places[0])
+                && self.now < record.expires
+        });
+        match record {
+            None => Ok(vec![None; part.messages.len()]),
+            Some(record) if record.content == part.content => Ok(record.receipts),
+            Some(_) => Err(Rejection::NonceConflict.into()),
+        }
+    }
+}
+
+impl ProduceWithNonce {
+    /// The command for the shard that stores a message of this part.
+    fn onward(&self, place: u32, onward: Box<Produce>) -> Command {
+        if onward.envelope.idempotency_key.is_some() {
+            return Command::Produce(onward);
+        }
+        // Each such message is a part of its own, however many there are.
+        let (nonce, content) = (self.nonce.clone(), self.content);
+        let messages = vec![*onward];
+        Command::ProduceWithNonce(Box::new(ProduceWithNonce {
+            nonce,
+            places: vec![place],
+            content,
+            messages,
+        }))
+    }
+}
