@@ -4,7 +4,7 @@ use driftq_server::config::{Config, EngineConfig};
 use serde_json::json;
 
 use crate::broker::Broker;
-use crate::verbs::token;
+use crate::verbs::{connections, token};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -60,7 +60,9 @@ async fn a_waiting_poll_gets_what_is_due() {
     broker.nack(token(&first), json!({ "delay_ms": HOUR_MS })).await.is(204);
     let poll = json!({ "topic": "t", "group": "g", "owner": "o", "wait_ms": 20_000 });
     let (polled, ()) = tokio::join!(broker.post("/v1/receive", poll), async {
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        while connections(&broker.group("t", "g").await).is_empty() {
+            tokio::task::yield_now().await;
+        }
         advance(&broker, HOUR_MS).await;
     });
     assert_eq!(polled.is(200)["messages"][0]["lease"]["attempt"], 2);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::broker::Broker;
-use crate::verbs::{time, token};
+use crate::verbs::{time, token, without_rates};
 
 const SEEK: &str = "/v1/topics/t/groups/g/seek";
 
@@ -111,11 +111,11 @@ async fn a_seek_to_a_time_finds_the_first_message_at_or_after_it() {
 #[tokio::test]
 async fn a_dry_run_reports_the_seek_and_moves_nothing() {
     let (broker, held) = read_in_part().await;
-    let before = broker.group("t", "g").await;
+    let before = without_rates(broker.group("t", "g").await);
     let sought = broker.post(SEEK, json!({ "to": "earliest", "dry_run": true })).await.is(200);
     assert_eq!(sought["dry_run"], true);
     assert_eq!(sought["redelivers"], 4);
-    assert_eq!(broker.group("t", "g").await, before);
+    assert_eq!(without_rates(broker.group("t", "g").await), before);
     broker.ack(token(&held[1])).await.is(204);
 }
 

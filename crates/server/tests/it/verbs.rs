@@ -23,6 +23,20 @@ pub(crate) fn token(delivery: &Value) -> Value {
     json!({ "token": delivery["lease"]["token"] })
 }
 
+/// What a server shows, without rates and counts of the last minute: they change with time alone.
+pub(crate) fn without_rates(mut shown: Value) -> Value {
+    let remove = |value: &mut Value| *value = without_rates(value.take());
+    match &mut shown {
+        Value::Object(fields) => {
+            fields.retain(|name, _| name != "rates" && !name.ends_with("_1m"));
+            fields.values_mut().for_each(remove);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove),
+        _ => {}
+    }
+    shown
+}
+
 /// The streams and polls of a group.
 pub(crate) fn connections(group: &Value) -> Vec<&Value> {
     // A group that does not exist yet has none.
