@@ -59,17 +59,23 @@ impl Command {
     }
 
     /// Returns the messages that the command would store.
-    pub fn produces(&mut self) -> &mut [Produce] {
-        if let Command::Produce(produce) = self {
-            return std::slice::from_mut(produce);
+    pub fn produces(&self) -> &[Produce] {
+        match self {
+            Command::Produce(produce) => std::slice::from_ref(produce),
+            Command::ProduceWithNonce(part) => &part.messages,
+            Command::Commit(commit) => &commit.produce,
+            _ => &[],
         }
-        if let Command::ProduceWithNonce(part) = self {
-            return &mut part.messages;
+    }
+
+    /// Like [`Command::produces`], to complete them before they are decided.
+    pub fn produces_mut(&mut self) -> &mut [Produce] {
+        match self {
+            Command::Produce(produce) => std::slice::from_mut(produce),
+            Command::ProduceWithNonce(part) => &mut part.messages,
+            Command::Commit(commit) => &mut commit.produce,
+            _ => &mut [],
         }
-        if let Command::Commit(commit) = self {
-            return &mut commit.produce;
-        }
-        &mut []
     }
 }
 

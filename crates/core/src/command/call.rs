@@ -7,8 +7,8 @@ use crate::command::{
     Act, AuditSlice, Began, Begin, Command, Commit, CommitReceipt, CreateTopic, DeadLetters,
     EffectQuery, EffectView, Effects, Explain, Explained, ExtendEffect, Finish, GroupName,
     ListDead, ListEffects, ListPointers, PatchTopic, Pause, Peek, Peeked, Pointer, PointerQuery,
-    Pointers, Produce, ProduceWithNonce, Produced, Purge, ReadAudit, Redrive, Rejection, Repair,
-    Repaired, Reply, Resolve, Seek, Sought, Start, TopicName,
+    Pointers, Produce, Produced, Purge, ReadAudit, Redrive, Repair, Repaired, Reply, Resolve, Seek,
+    Sought, Start, TopicName,
 };
 use crate::id::{MessageId, ShardId, Text};
 use crate::message::Receipt;
@@ -249,7 +249,6 @@ calls! {
     ListGroups, |call| Command::ListGroups(call.0) => Vec<GroupView>, Reply::Groups(views) => views;
 
     Produce, |call| Command::Produce(Box::new(call)) => Receipt, Reply::Produced(receipt) => receipt;
-    ProduceWithNonce, |call| Command::ProduceWithNonce(Box::new(call)) => Vec<Result<Reply, Rejection>>, Reply::Each(results) => results;
     Peek, |call| Command::Peek(Box::new(call)) => Box<Peeked>, Reply::Peeked(peeked) => peeked;
     Explain, |call| Command::Explain(Box::new(call)) => Box<Explained>, Reply::Explained(explained) => explained;
     Repair, Command::Repair => Repaired, Reply::Repaired(repaired) => repaired;

@@ -60,8 +60,8 @@ pub struct RoutedKey {
 }
 
 /// Store messages of one produce request. The request may be sent again: within
-/// [`NONCE_MS`](crate::limits::NONCE_MS), a message that is stored already is not stored again. A message with an idempotency key is
-/// deduplicated by that key alone.
+/// [`NONCE_MS`](crate::limits::NONCE_MS), a message that is stored already is not stored again. A
+/// message with an idempotency key is deduplicated by that key alone.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProduceWithNonce {
     /// Chosen by the client, new for each request.

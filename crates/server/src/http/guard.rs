@@ -20,8 +20,8 @@ use super::request_log::{self, ObservedRequest, REQUEST_ID};
 use super::route_patterns::RoutePatterns;
 use super::{internal, profile};
 
-/// Checks every request before its route, and completes the answer. It is no layer of the router: for
-/// each layer, axum boxes and copies every request and its answer once more.
+/// Checks every request before its route, and completes the answer. It is not a layer of the router:
+/// for each layer, axum boxes and copies every request and its answer once more.
 #[derive(Clone)]
 pub(crate) struct Guard {
     pub(crate) app: App,

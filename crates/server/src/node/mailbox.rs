@@ -160,14 +160,5 @@ impl Mailbox {
 
 /// Bytes of the messages in a command. Other commands are small, and their number is bounded.
 fn weight(command: &Command) -> usize {
-    if let Command::Produce(produce) = command {
-        return produce.size();
-    }
-    if let Command::ProduceWithNonce(part) = command {
-        return part.messages.iter().map(Produce::size).sum();
-    }
-    if let Command::Commit(commit) = command {
-        return commit.produce.iter().map(Produce::size).sum();
-    }
-    0
+    command.produces().iter().map(Produce::size).sum()
 }

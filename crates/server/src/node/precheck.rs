@@ -22,7 +22,7 @@ impl Node {
     pub(super) async fn check_remote_topics(&self, commands: &mut [Command]) {
         let mut names: BTreeMap<TopicName, Option<Seen>> = BTreeMap::new();
         let shards = self.shards();
-        for command in commands.iter_mut() {
+        for command in commands.iter() {
             let CommandTarget::Shard(shard) = command.place(shards) else { continue };
             if command.produces().len() > PRODUCES_MAX {
                 // The shard rejects a command with too many messages.
@@ -38,7 +38,7 @@ impl Node {
         join_all(looks).await;
         for command in commands {
             let CommandTarget::Shard(shard) = command.place(shards) else { continue };
-            for produce in command.produces().iter_mut().take(PRODUCES_MAX) {
+            for produce in command.produces_mut().iter_mut().take(PRODUCES_MAX) {
                 let remote_topics = produce.remote_topics(shard, shards);
                 let seen = remote_topics.iter().map(|name| names.get(name).copied().flatten());
                 produce.seen = seen.reduce(later).flatten();
