@@ -72,7 +72,7 @@ sim-one SEED:
 
 # Run what .ci/run runs: at most 25 minutes on two cores from a clean clone
 [group('every day')]
-ci: (stages 'format' 'typos' 'lint' 'tidy' 'ci-tests' 'sim-in-background' 'contract-ci' 'v1' 'schemathesis' 'alerts' 'readme-briefly' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'sim 50')
+ci: (stages 'format' 'typos' 'lint' 'ci-tests' 'sim-in-background' 'contract-ci' 'v1' 'schemathesis' 'alerts' 'readme-briefly' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'sim 50')
 
 # Run the stages of a release that have not passed yet, or those that begin with STAGES; resumes where it stopped
 [group('proofs')]
