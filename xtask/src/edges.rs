@@ -27,7 +27,13 @@ const RULES: &[Rule] = &[
         uses: &["driftq-core", "driftq-storage", "driftq-api"],
         tests_use: &[],
     },
-    Rule { name: "driftq-client", uses: &["driftq-api"], tests_use: &[] },
+    Rule { name: "driftq-client", uses: &[], tests_use: &["driftq-testing"] },
+    // A crate of its own, because a worker does not compile the server.
+    Rule {
+        name: "driftq-testing",
+        uses: &["driftq-api", "driftq-client", "driftq-server"],
+        tests_use: &[],
+    },
     Rule {
         name: "driftq-cli",
         uses: &["driftq-server", "driftq-api", "driftq-client"],

@@ -1,15 +1,21 @@
-//! HTTP client of a DriftQ server.
+//! Requests to a DriftQ server.
 //!
 //! 1. Paths are below `/v1`; every request carries the API key, if there is one.
 //! 2. A rejection is a [`Reply`], not an error: callers match on its status and body.
-//! 3. An [`Error`] means that the outcome of the request is unknown. One exception: if no connection could be opened,
+//! 3. A [`SendError`] means that the outcome of the request is unknown. One exception: if no connection could be opened,
 //!    the request was not sent.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::{Method, RequestBuilder};
+use reqwest::{Certificate, Method, RequestBuilder};
 use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use crate::connect;
+use crate::delivery::Trace;
+use crate::error::{Error, Refusal, to_text};
 
 /// The delay before a request with an unknown outcome is sent again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -21,6 +27,12 @@ pub struct Client {
     base: String,
     key: Option<String>,
     retries: u32,
+    /// The trace that requests continue.
+    trace: Option<Trace>,
+    /// The certificates to trust, if not those of the system.
+    certificates: Arc<[Certificate]>,
+    /// What the server can do, asked once.
+    features: Arc<OnceCell<Vec<String>>>,
 }
 
 /// The status and body of a response.
@@ -34,7 +46,7 @@ pub struct Reply {
 
 /// The request `what` got no complete response.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum SendError {
     /// The connection failed or was closed.
     #[error("{what}")]
     Http {
@@ -56,10 +68,21 @@ pub enum Error {
     Rejected(Reply),
 }
 
+impl SendError {
+    /// Whether no connection could be opened, so that the request was not sent.
+    pub(crate) fn is_not_sent(&self) -> bool {
+        matches!(self, SendError::Http { source, .. } if source.is_connect())
+    }
+}
+
 impl Reply {
     /// Returns the body, or an error unless the status is a success.
-    pub fn ok(self) -> Result<Value, Error> {
-        if (200..300).contains(&self.status) { Ok(self.body) } else { Err(Error::Rejected(self)) }
+    pub fn ok(self) -> Result<Value, SendError> {
+        if (200..300).contains(&self.status) {
+            Ok(self.body)
+        } else {
+            Err(SendError::Rejected(self))
+        }
     }
 }
 
@@ -73,7 +96,15 @@ impl Client {
     /// Creates a client of the server at `url`, with or without `/v1` at its end.
     pub fn new(http: reqwest::Client, url: &str) -> Client {
         let base = url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
-        Client { http, base, key: None, retries: 0 }
+        Client {
+            http,
+            base,
+            key: None,
+            retries: 0,
+            trace: None,
+            certificates: Arc::default(),
+            features: Arc::default(),
+        }
     }
 
     /// Sends `key` with every request.
@@ -88,6 +119,37 @@ impl Client {
         Client { retries, ..self }
     }
 
+    /// A client with connections of its own, for another runtime.
+    pub(crate) fn separate(&self) -> Client {
+        // It has been built before, with the same certificates.
+        let http = connect::http(&self.certificates).unwrap_or_else(|_| self.http.clone());
+        Client { http, ..self.clone() }
+    }
+
+    /// A client whose requests continue a trace.
+    pub(crate) fn continuing(&self, trace: Option<Trace>) -> Client {
+        Client { trace, ..self.clone() }
+    }
+
+    pub(crate) fn trusting(self, certificates: Vec<Certificate>) -> Client {
+        Client { certificates: certificates.into(), ..self }
+    }
+
+    /// Whether the server has a feature, by its name in `GET /v1/version`.
+    pub(crate) async fn supports(&self, feature: &str) -> Result<bool, Error> {
+        let ask = async || {
+            let reply = self.get("version").await;
+            let reply = reply.map_err(|error| Error::Unavailable(to_text(&error)))?;
+            let Reply { status: 200, body } = reply else {
+                return Err(Error::refused(Refusal::of(reply)));
+            };
+            let features = body["features"].as_array().into_iter().flatten();
+            Ok(features.filter_map(|feature| Some(feature.as_str()?.to_owned())).collect())
+        };
+        let features: &Vec<String> = self.features.get_or_try_init(ask).await?;
+        Ok(features.iter().any(|of| of == feature))
+    }
+
     /// The URL of the server, without `/v1`.
     pub fn url(&self) -> &str {
         &self.base
@@ -100,11 +162,17 @@ impl Client {
 
     /// Starts a request, for callers that need a query or read the response as a stream.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let request = self.http.request(method, format!("{}/v1/{path}", self.base));
-        match &self.key {
-            Some(key) => request.bearer_auth(key),
-            None => request,
+        let mut request = self.http.request(method, format!("{}/v1/{path}", self.base));
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key);
         }
+        if let Some(Trace { traceparent, tracestate }) = &self.trace {
+            request = request.header("traceparent", traceparent);
+            if let Some(state) = tracestate {
+                request = request.header("tracestate", state);
+            }
+        }
+        request
     }
 
     /// Sends a request and returns the reply.
@@ -113,7 +181,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Reply, Error> {
+    ) -> Result<Reply, SendError> {
         let mut reply = self.send_once(method.clone(), path, body).await?;
         for _ in 0..self.retries {
             if reply.status != 503 {
@@ -130,13 +198,13 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Reply, Error> {
+    ) -> Result<Reply, SendError> {
         let what = format!("{method} {path}");
         let mut request = self.request(method, path);
         if let Some(body) = body {
             request = request.json(body);
         }
-        let failed = |source| Error::Http { what: what.clone(), source };
+        let failed = |source| SendError::Http { what: what.clone(), source };
         let response = request.send().await.map_err(failed)?;
         let status = response.status().as_u16();
         let bytes = response.bytes().await.map_err(failed)?;
@@ -144,7 +212,7 @@ impl Client {
             return Ok(Reply { status, body: Value::Null });
         }
         let body = serde_json::from_slice(&bytes);
-        Ok(Reply { status, body: body.map_err(|source| Error::NotJson { what, source })? })
+        Ok(Reply { status, body: body.map_err(|source| SendError::NotJson { what, source })? })
     }
 
     /// Returns the metrics page.
@@ -154,27 +222,27 @@ impl Client {
     }
 
     /// Sends a GET request.
-    pub async fn get(&self, path: &str) -> Result<Reply, Error> {
+    pub async fn get(&self, path: &str) -> Result<Reply, SendError> {
         self.send(Method::GET, path, None).await
     }
 
     /// Sends a POST request with a body.
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Reply, Error> {
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Reply, SendError> {
         self.send(Method::POST, path, Some(body)).await
     }
 
     /// Sends a PUT request with a body.
-    pub async fn put(&self, path: &str, body: &Value) -> Result<Reply, Error> {
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Reply, SendError> {
         self.send(Method::PUT, path, Some(body)).await
     }
 
     /// Sends a PATCH request with a body.
-    pub async fn patch(&self, path: &str, body: &Value) -> Result<Reply, Error> {
+    pub async fn patch(&self, path: &str, body: &Value) -> Result<Reply, SendError> {
         self.send(Method::PATCH, path, Some(body)).await
     }
 
     /// Sends a DELETE request.
-    pub async fn delete(&self, path: &str) -> Result<Reply, Error> {
+    pub async fn delete(&self, path: &str) -> Result<Reply, SendError> {
         self.send(Method::DELETE, path, None).await
     }
 }
