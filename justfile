@@ -18,6 +18,7 @@ check: (stages 'format' 'lint' 'tidy' 'typos' 'test')
 [group('every day')]
 test:
     e2e/with-postgres 15 cargo nextest run --workspace
+    cargo test --quiet --doc --workspace
 
 # Format, and apply the suggestions of clippy
 [group('every day')]
@@ -72,7 +73,7 @@ sim-one SEED:
 
 # Run what .ci/run runs: at most 25 minutes on two cores from a clean clone
 [group('every day')]
-ci: (stages 'format' 'typos' 'lint' 'ci-tests' 'sim-in-background' 'contract-ci' 'v1' 'schemathesis' 'alerts' 'readme-briefly' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'sim 50')
+ci: (stages 'format' 'typos' 'lint' 'ci-tests' 'sim-in-background' 'contract-ci' 'v1' 'schemathesis' 'alerts' 'readme-briefly' 'examples' 'sdk rust' 'keep-your-queue' 'old-data' 'crash-briefly' 'sim 50')
 
 # Run the stages of a release that have not passed yet, or those that begin with STAGES; resumes where it stopped
 [group('proofs')]
@@ -105,6 +106,7 @@ sim-in-background:
 [private]
 ci-tests:
     DRIFTQ_TEST_ENGINE=sqlite e2e/with-postgres 15 cargo nextest run --workspace
+    cargo test --quiet --doc --workspace
 
 # The part of the contract that depends on the engine most, on PostgreSQL 15
 [private]
@@ -208,6 +210,12 @@ harness-selftest PART='' VERSION='':
 examples:
     {{ build_dev }}
     target/debug/workers target/debug/driftq
+
+# Run the scenarios of sdks/scenarios, all or those whose name contains NAME, with the SDK of LANGUAGE: rust
+[group('proofs')]
+sdk LANGUAGE NAME='':
+    {{ build_dev }}
+    target/debug/sdk target/debug/driftq sdks/scenarios '{{ NAME }}' -- {{ if LANGUAGE == 'rust' { 'target/debug/examples/agent' } else { error('no SDK for ' + LANGUAGE) } }}
 
 # Charge 1 000 orders with workers that are killed at the worst moments, and count double charges
 [group('proofs')]

@@ -33,6 +33,7 @@ const STAGES: &[&str] = &[
     "night",
     "browser",
     "demo-effects",
+    "sdk rust",
     "harness-selftest",
     "crash 50",
     "crash-effects 50",
