@@ -5,12 +5,13 @@
 //! seeds, through the checker and not through a panic, under the invariant named in the first line
 //! of the patch.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 
+use crate::copy::Copy;
 use crate::tree::Tree;
 
 /// Folder of the patches.
@@ -40,7 +41,7 @@ pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
     let is_full = names.is_empty() || names.first().is_some_and(|name| name.starts_with("1/"));
     if is_full {
         println!("the clean tree with the same seeds:");
-        let status = copy.sim(&["run", SEEDS, "1"])?.status()?;
+        let status = sim(&copy, &["run", SEEDS, "1"])?.status()?;
         ensure!(status.success(), "the clean tree has a violation");
     }
     let (mut found, mut invisible) = (0, 0);
@@ -51,7 +52,7 @@ pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
     for bug in &bugs {
         let began = Instant::now();
         copy.apply(&bug.patch, &[])?;
-        let output = copy.sim(&["find", &bug.invariant, SEEDS])?.output()?;
+        let output = sim(&copy, &["find", &bug.invariant, SEEDS])?.output()?;
         let seconds = began.elapsed().as_secs();
         let said = String::from_utf8_lossy(&output.stdout);
         let said = said.lines().last().unwrap_or("no output").to_owned();
@@ -59,7 +60,7 @@ pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
         // The tests take longer than the simulator, so they run only until enough bugs are known to
         // pass them.
         let tests = match is_full && invisible < INVISIBLE_MIN {
-            true if copy.tests_pass()? => {
+            true if tests_pass(&copy)? => {
                 invisible += 1;
                 "passes"
             }
@@ -119,63 +120,20 @@ fn bugs(tree: &Tree, names: &[String]) -> anyhow::Result<Vec<Bug>> {
     Ok(bugs)
 }
 
-/// A copy of the tree that can be patched. Its build directory is kept between runs.
-struct Copy {
-    at: PathBuf,
-    build: PathBuf,
+/// Builds the simulator of the copy and returns the command.
+fn sim(copy: &Copy, arguments: &[&str]) -> anyhow::Result<Command> {
+    let build = ["build", "--quiet", "--profile", "bugs", "-p", "driftq-sim", "--bin", "sim"];
+    let status = copy.cargo(&build).status()?;
+    ensure!(status.success(), "the tree does not compile with this patch");
+    let mut sim = Command::new(copy.build.join("bugs").join("sim"));
+    sim.args(arguments).env("RUST_BACKTRACE", "0");
+    sim.stderr(std::process::Stdio::null());
+    Ok(sim)
 }
 
-impl Copy {
-    fn make(tree: &Tree) -> anyhow::Result<Copy> {
-        let work = tree.root.join("target").join("bugs");
-        let (at, build) = (work.join("tree"), work.join("build"));
-        if at.exists() {
-            std::fs::remove_dir_all(&at)?;
-        }
-        for (path, text) in tree.texts() {
-            let target = at.join(path);
-            std::fs::create_dir_all(target.parent().context("a file has a folder")?)?;
-            std::fs::write(target, text)?;
-        }
-        // Without a repository of its own, git would use the one above and patch nothing.
-        let status = Command::new("git").args(["init", "--quiet"]).arg(&at).status()?;
-        ensure!(status.success(), "git init failed");
-        Ok(Copy { at, build })
-    }
-
-    fn apply(&self, patch: &str, options: &[&str]) -> anyhow::Result<()> {
-        let file = self.at.join("bug.patch");
-        std::fs::write(&file, patch)?;
-        let mut git = Command::new("git");
-        let status = git.current_dir(&self.at).arg("apply").args(options).arg(&file).status()?;
-        ensure!(status.success(), "the patch does not apply; update it");
-        Ok(())
-    }
-
-    fn cargo(&self, arguments: &[&str]) -> Command {
-        let mut cargo = Command::new("cargo");
-        cargo.current_dir(&self.at).env("CARGO_TARGET_DIR", &self.build).args(arguments);
-        cargo.env("RUST_BACKTRACE", "0");
-        // CI turns it off, but here most of the tree stays as it is from bug to bug.
-        cargo.env_remove("CARGO_INCREMENTAL");
-        cargo
-    }
-
-    /// Builds the simulator of the copy and returns the command.
-    fn sim(&self, arguments: &[&str]) -> anyhow::Result<Command> {
-        let build = ["build", "--quiet", "--profile", "bugs", "-p", "driftq-sim", "--bin", "sim"];
-        let status = self.cargo(&build).status()?;
-        ensure!(status.success(), "the tree does not compile with this patch");
-        let mut sim = Command::new(self.build.join("bugs").join("sim"));
-        sim.args(arguments).env("RUST_BACKTRACE", "0");
-        sim.stderr(std::process::Stdio::null());
-        Ok(sim)
-    }
-
-    fn tests_pass(&self) -> anyhow::Result<bool> {
-        let mut tests = self.cargo(&["nextest", "run", "--cargo-quiet", "-p", "driftq-core"]);
-        tests.args(["-p", "driftq-storage", "--fail-fast"]);
-        tests.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-        Ok(tests.status()?.success())
-    }
+fn tests_pass(copy: &Copy) -> anyhow::Result<bool> {
+    let mut tests = copy.cargo(&["nextest", "run", "--cargo-quiet", "-p", "driftq-core"]);
+    tests.args(["-p", "driftq-storage", "--fail-fast"]);
+    tests.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    Ok(tests.status()?.success())
 }

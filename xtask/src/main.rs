@@ -2,6 +2,7 @@
 //!
 //! - `tidy` checks rules that no compiler checks.
 //! - `bugs` checks that the simulator finds seeded bugs.
+//! - `sdk-bugs` checks that the scenarios find seeded bugs of the SDK.
 //! - `readme` runs the commands in the documents.
 //! - `small` checks the size and the start of a binary.
 //! - `release-check` runs the proofs that take too long for CI.
@@ -13,6 +14,7 @@
 
 mod bugs;
 mod commits;
+mod copy;
 mod cycles;
 mod decisions;
 mod edges;
@@ -23,6 +25,7 @@ mod phrases;
 mod proofs;
 mod readme;
 mod release;
+mod sdk_bugs;
 mod traces;
 mod tree;
 mod words;
@@ -31,7 +34,7 @@ use std::process::ExitCode;
 
 use tree::{Finding, Tree};
 
-const USAGE: &str = "usage: cargo run -p xtask -- tidy | bugs [NAME…|PART/PARTS] | readme [BINARY] | small BINARY | release-check [STAGE…]";
+const USAGE: &str = "usage: cargo run -p xtask -- tidy | bugs [NAME…|PART/PARTS] | sdk-bugs [NAME…] | readme [BINARY] | small BINARY | release-check [STAGE…]";
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -43,6 +46,7 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         Some((verb, [binary])) if verb == "small" => readme::small(&tree, binary),
         Some((verb, names)) if verb == "bugs" => bugs::run(&tree, names),
+        Some((verb, names)) if verb == "sdk-bugs" => sdk_bugs::run(&tree, names),
         Some((verb, names)) if verb == "release-check" => release::run(&tree, names),
         Some(_) | None => anyhow::bail!(USAGE),
     }

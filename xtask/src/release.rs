@@ -34,6 +34,8 @@ const STAGES: &[&str] = &[
     "browser",
     "demo-effects",
     "sdk rust",
+    "sdk-bugs",
+    "ledger-pg",
     "harness-selftest",
     "crash 50",
     "crash-effects 50",
