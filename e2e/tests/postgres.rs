@@ -81,6 +81,36 @@ async fn what_a_standby_has_not_got_is_not_told_by_the_next_owner() {
     commit(&engine, next, 3).await.expect("a commit succeeds");
 }
 
+/// The ledger in a caller's database: what a failover can lose must not be replayed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outcome_that_a_standby_has_not_got_is_not_replayed() {
+    let cluster = Cluster::start(15).await.expect("a server");
+    cluster.sql(include_str!("../../sdks/ledger/schema.sql")).await.expect("the schema is valid");
+    let begin = "SELECT (driftq_begin('p', 'o', 'k', 'h', 'park')).decision";
+    assert_eq!(cluster.sql(begin).await.expect("a decision").trim(), "EXECUTE");
+    wait_for_nobody(&cluster).await;
+    let finish = cluster.sql("SELECT driftq_finish('p', 'o', 'k', 1, 'SUCCEEDED')");
+    let end = async {
+        tokio::time::sleep(STANDBY).await;
+        to_the_one_that_waits(&cluster, "pg_terminate_backend").await;
+    };
+    let (finished, ()) = tokio::join!(finish, end);
+    assert!(finished.is_err(), "its outcome is unknown: {finished:?}");
+    // As control: a caller that only reads, or inserts nothing, gets an outcome that can be lost.
+    for unsafe_ in [
+        "SELECT status FROM idempotency_keys",
+        "INSERT INTO idempotency_keys SELECT * FROM idempotency_keys ON CONFLICT DO NOTHING; \
+         SELECT status FROM idempotency_keys",
+    ] {
+        let told = tokio::time::timeout(STANDBY, cluster.sql(unsafe_)).await;
+        assert!(told.expect("at once").expect("a reply").contains("SUCCEEDED"));
+    }
+    let replay = tokio::time::timeout(STANDBY, cluster.sql(begin)).await;
+    assert!(replay.is_err(), "a replay waits for the standby: {replay:?}");
+    wait_no_longer(&cluster).await;
+    assert_eq!(cluster.sql(begin).await.expect("a decision").trim(), "REPLAY");
+}
+
 /// PostgreSQL answers a commit whose wait was cancelled with success, and a warning.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_wait_was_cancelled_is_unknown() {

@@ -28,6 +28,8 @@ const RULES: &[Rule] = &[
         tests_use: &[],
     },
     Rule { name: "driftq-client", uses: &[], tests_use: &["driftq-testing"] },
+    // It works without a DriftQ server.
+    Rule { name: "driftq-ledger", uses: &[], tests_use: &[] },
     // A crate of its own, because a worker does not compile the server.
     Rule {
         name: "driftq-testing",

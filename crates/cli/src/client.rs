@@ -53,6 +53,11 @@ impl Remote {
         Ok(Client(driftq_client::Client::new(self.http()?, &self.url).with_key(key)))
     }
 
+    /// The client of the SDK, which repeats requests where that is safe.
+    pub(crate) fn sdk(&self) -> anyhow::Result<driftq_client::Client> {
+        Ok(self.client()?.0)
+    }
+
     fn http(&self) -> anyhow::Result<reqwest::Client> {
         let is_encrypted =
             self.url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));

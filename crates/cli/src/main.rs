@@ -23,6 +23,7 @@ mod message;
 mod node;
 mod offline;
 mod output;
+mod relay;
 mod serve;
 mod settle;
 mod shard;
@@ -74,6 +75,7 @@ enum Cmd {
     Explain(explain::Explain),
     Audit(audit::Audit),
     Export(export::Export),
+    Relay(relay::Relay),
     Verify(verify::Verify),
     Check(offline::Check),
     Backup(offline::Backup),
@@ -143,6 +145,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Cmd::Explain(explain) => explain.run(remote).await,
         Cmd::Audit(audit) => audit.run(remote).await,
         Cmd::Export(export) => export.run(remote).await,
+        Cmd::Relay(relay) => relay.run(remote).await,
         Cmd::Verify(verify) => verify.run(remote.output),
         Cmd::Check(check) => check.run(remote.output).await,
         Cmd::Backup(backup) => backup.run(remote.output).await,

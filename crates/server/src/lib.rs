@@ -6,6 +6,10 @@ mod clock;
 mod cluster;
 pub mod config;
 pub mod http;
+/// Connections to a database of the user.
+pub mod database {
+    pub use driftq_storage::postgres::connect;
+}
 pub mod metrics;
 pub mod node;
 /// Operations on data directories and databases without a running server.

@@ -52,6 +52,7 @@ pub use inspect::{Inspected, inspect};
 pub use members::Member;
 pub use operations::ShardProgress;
 pub use restored::restored;
+pub use session::connect;
 use session::{Pool, PooledSession, Session};
 use statements::All;
 use target::Target;

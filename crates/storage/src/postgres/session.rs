@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, Statement};
 
-use super::error::{PgError, with_cause};
+use super::error::{OpenError, PgError, with_cause};
 use super::fixed::IDENTITY;
 use super::sql::Sql;
 use super::target::{CONNECT_TIMEOUT, Target};
@@ -53,16 +53,7 @@ impl Session {
     /// Connects and applies [`SETTINGS`].
     pub(super) async fn open(target: &Target) -> Result<Session, PgError> {
         let warnings = Arc::new(AtomicU64::new(0));
-        let connecting = async {
-            let client = target.connect(&warnings).await?;
-            client.batch_execute(SETTINGS).await?;
-            Ok::<_, tokio_postgres::Error>(client)
-        };
-        // A paused server accepts the connection and does not respond.
-        let failed = |why: &str| PgError::Database(format!("{}: {why}", target.names()));
-        let client = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
-        let client = client.map_err(|_| failed(SILENT))?;
-        let client = client.map_err(|error| failed(&with_cause(&error)))?;
+        let client = open(target, SETTINGS, &warnings).await?;
         Ok(Session { client, statements: HashMap::new(), warnings })
     }
 
@@ -96,6 +87,29 @@ impl Session {
         self.statements.insert(text.to_owned(), statement.clone());
         Ok(statement)
     }
+}
+
+/// Connects to a database of the user that has no DriftQ storage.
+pub async fn connect(url: &str) -> Result<Client, OpenError> {
+    let settings = "SET synchronous_commit = 'on'; SET client_min_messages = warning";
+    Ok(open(&Target::read(url)?, settings, &Arc::default()).await?)
+}
+
+async fn open(
+    target: &Target,
+    settings: &str,
+    warnings: &Arc<AtomicU64>,
+) -> Result<Client, PgError> {
+    let connecting = async {
+        let client = target.connect(warnings).await?;
+        client.batch_execute(settings).await?;
+        Ok::<_, tokio_postgres::Error>(client)
+    };
+    // A paused server accepts the connection and does not respond.
+    let failed = |why: &str| PgError::Database(format!("{}: {why}", target.names()));
+    let client = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
+    let client = client.map_err(|_| failed(SILENT))?;
+    client.map_err(|error| failed(&with_cause(&error)))
 }
 
 /// A connection pool. A connection whose last use failed is closed.

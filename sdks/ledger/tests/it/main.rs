@@ -1,0 +1,5 @@
+//! The ledger in a real PostgreSQL.
+
+mod concurrency;
+mod database;
+mod table;
