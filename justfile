@@ -1,7 +1,8 @@
 # The only front door: CI and hooks run these recipes and nothing else.
 # docs/verification.md describes each recipe and the bar it holds.
 
-sim_run := "cargo run --quiet --profile sim -p driftq-sim --bin sim --"
+# Optimized by rustc itself: the driver of clippy, which `ci` compiles with, optimizes less.
+sim_run := "env -u RUSTC_WORKSPACE_WRAPPER cargo run --quiet --profile sim -p driftq-sim --bin sim --"
 
 # With the features of the tests, so that nothing is compiled twice.
 build_dev := "cargo build --quiet --workspace --all-targets"
@@ -73,7 +74,11 @@ sim-one SEED:
 
 # Run what .ci/run runs: at most 25 minutes on two cores from a clean clone
 [group('every day')]
-ci: (stages 'format' 'typos' 'lint' 'ci-tests' 'sim-in-background' 'contract-ci' 'v1' 'schemathesis' 'alerts' 'readme-briefly' 'examples' 'sdk rust' 'keep-your-queue' 'old-data' 'crash-briefly' 'sim 50')
+ci:
+    # The driver of clippy compiles as rustc does, so one pass over the workspace lints and compiles it.
+    RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__ {{ just_executable() }} stages \
+        format typos compile ci-tests sim-in-background contract-ci v1 schemathesis alerts readme-briefly examples \
+        'sdk rust' keep-your-queue old-data crash-briefly 'sim 50'
 
 # Run the stages of a release that have not passed yet, or those that begin with STAGES; resumes where it stopped
 [group('proofs')]
@@ -100,7 +105,12 @@ contract ENGINE='':
 # Compile the simulator at the lowest priority, while the next stages mostly wait. `sim` waits for it
 [private]
 sim-in-background:
-    (nice -n 19 cargo build --quiet --profile sim -p driftq-sim --bin sim >/dev/null 2>&1 &)
+    (nice -n 19 env -u RUSTC_WORKSPACE_WRAPPER cargo build --quiet --profile sim -p driftq-sim --bin sim >/dev/null 2>&1 &)
+
+# Compile everything; under `ci`, any warning is an error
+[private]
+compile:
+    {{ build_dev }}
 
 # All tests, with the contract on SQLite
 [private]
@@ -216,6 +226,18 @@ examples:
 sdk LANGUAGE NAME='':
     {{ build_dev }}
     target/debug/sdk target/debug/driftq sdks/scenarios '{{ NAME }}' -- {{ if LANGUAGE == 'rust' { 'target/debug/examples/agent' } else { error('no SDK for ' + LANGUAGE) } }}
+
+# Find seeded bugs of the Rust SDK, all or those NAMED: each by the scenario that its patch names
+[group('proofs')]
+sdk-bugs *NAMES:
+    {{ build_dev }}
+    cargo run --quiet -p xtask -- sdk-bugs {{ NAMES }}
+
+# Charge COUNT orders through the ledger in PostgreSQL, in three languages, while writers and relays are killed
+[group('proofs')]
+ledger-pg COUNT='10000':
+    {{ build_dev }}
+    target/debug/ledger-pg target/debug/driftq target/debug/examples/writer {{ COUNT }}
 
 # Charge 1 000 orders with workers that are killed at the worst moments, and count double charges
 [group('proofs')]

@@ -89,6 +89,11 @@ fn run(count: Option<u64>, first: Option<u64>) -> ExitCode {
     for shortfall in &shortfalls {
         println!("{shortfall}");
     }
+    // One seed with one node and one with several.
+    let differs: Vec<u64> = (first..first + count.min(2)).filter(|seed| !repeats(*seed)).collect();
+    for seed in &differs {
+        println!("seed {seed} gives another history when it is run again");
+    }
     println!("{:.1} s", began.elapsed().as_secs_f64());
     println!("{summary}");
     let (peak_mb, peak_mb_max) = (peak_memory_mb(), threads as u64 * RUN_MB_MAX);
@@ -96,8 +101,15 @@ fn run(count: Option<u64>, first: Option<u64>) -> ExitCode {
     let is_good = summary.invalid.is_empty()
         && summary.violations.is_empty()
         && shortfalls.is_empty()
+        && differs.is_empty()
         && peak_mb <= peak_mb_max;
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether a seed gives the same history each time.
+fn repeats(seed: u64) -> bool {
+    let [first, second] = [(), ()].map(|()| format!("{:?}", driftq_sim::run(seed, true).history));
+    first == second
 }
 
 /// The peak memory of this process, as reported by Linux; 0 on other systems.
