@@ -5,25 +5,30 @@
 -- with synchronous replication, the lock makes that commit wait until the row is replicated.
 --
 -- Under REPEATABLE READ and SERIALIZABLE, a concurrent call for the same key ends with SQLSTATE 40001.
--- Repeat the transaction.
+-- Repeat the transaction. A key that was created after the snapshot is NOT_FOUND or STALE.
+
+-- Fences grow across the whole table, so that the fence of a key that has expired is never issued again.
+CREATE SEQUENCE driftq_fence;
 
 CREATE TABLE idempotency_keys (
-    principal text NOT NULL CHECK (length(principal) BETWEEN 1 AND 256),
+    principal text NOT NULL CHECK (octet_length(principal) BETWEEN 1 AND 256),
     -- What is done, for example `charge`, or the full method of a gRPC request.
-    operation text NOT NULL CHECK (length(operation) BETWEEN 1 AND 256),
-    idempotency_key text NOT NULL CHECK (length(idempotency_key) BETWEEN 1 AND 256),
+    operation text NOT NULL CHECK (octet_length(operation) BETWEEN 1 AND 256),
+    idempotency_key text NOT NULL CHECK (octet_length(idempotency_key) BETWEEN 1 AND 256),
     request_hash text NOT NULL,
     -- What to do when the outcome is unknown: execute again, ask the provider, or wait for a person.
     on_doubt text NOT NULL CHECK (on_doubt IN ('retry', 'probe', 'park')),
     -- How long the provider remembers the downstream key, counted from the first execution.
-    provider_window interval,
-    ttl interval NOT NULL,
+    provider_window interval CHECK (provider_window > '0'),
+    ttl interval NOT NULL CHECK (ttl > '0'),
     status text NOT NULL
         CHECK (status IN ('IN_PROGRESS', 'UNKNOWN', 'SUCCEEDED', 'FAILED_FINAL', 'FAILED_RETRYABLE')),
     -- Grows with each execution. Only the holder of the current fence can finish.
     fence bigint NOT NULL,
     -- Of the begin that has the current fence.
     nonce text,
+    -- Whether that begin was for an effect in doubt.
+    in_doubt boolean NOT NULL DEFAULT false,
     lease_until timestamptz NOT NULL,
     executed_at timestamptz NOT NULL,
     response_code integer NOT NULL DEFAULT 0,
@@ -54,7 +59,7 @@ CREATE TYPE driftq_decision AS (
 
 -- The reply `decision` for a key.
 CREATE FUNCTION driftq_reply(decision text, is_in_doubt boolean, k idempotency_keys)
-RETURNS driftq_decision LANGUAGE sql STABLE AS $$
+RETURNS driftq_decision LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT ROW(
         decision, k.fence,
         'dq_' || left(encode(sha256(convert_to(
@@ -64,14 +69,21 @@ RETURNS driftq_decision LANGUAGE sql STABLE AS $$
     )::driftq_decision
 $$;
 
+CREATE FUNCTION driftq_check_lease(lease interval) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF lease > '0' IS NOT TRUE THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('lease is %L; it must be positive', lease);
+    END IF;
+END $$;
+
 -- Gives the key, locked by the caller, to a new execution.
 CREATE FUNCTION driftq_execute(
     decision text, is_in_doubt boolean, k idempotency_keys, nonce text, lease interval
-) RETURNS driftq_decision LANGUAGE plpgsql AS $$
+) RETURNS driftq_decision LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE idempotency_keys SET
-        status = 'IN_PROGRESS', fence = k.fence + 1, nonce = driftq_execute.nonce,
-        lease_until = clock_timestamp() + lease, executed_at = k.executed_at,
+        status = 'IN_PROGRESS', fence = nextval('driftq_fence'), nonce = driftq_execute.nonce,
+        in_doubt = is_in_doubt, lease_until = clock_timestamp() + lease,
         response_code = 0, response = NULL, error = NULL
     WHERE principal = k.principal AND operation = k.operation
         AND idempotency_key = k.idempotency_key AND fence = k.fence
@@ -82,7 +94,7 @@ END $$;
 -- The reply to a begin (`again` is false) or a reacquire for a key that is locked by the caller.
 CREATE FUNCTION driftq_decide(
     k idempotency_keys, again boolean, nonce text, lease interval
-) RETURNS driftq_decision LANGUAGE plpgsql AS $$
+) RETURNS driftq_decision LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     is_within_window boolean :=
         k.provider_window IS NULL OR k.executed_at + k.provider_window > clock_timestamp();
@@ -94,9 +106,12 @@ BEGIN
     ELSIF k.status = 'FAILED_RETRYABLE' THEN
         RETURN driftq_reply('RETRYABLE', false, k);
     ELSIF k.status = 'IN_PROGRESS' AND k.lease_until > clock_timestamp() THEN
-        -- The holder, whose reply was lost.
-        RETURN driftq_reply(
-            CASE WHEN k.nonce = driftq_decide.nonce THEN 'EXECUTE' ELSE 'IN_PROGRESS' END, false, k);
+        IF k.nonce = nullif(driftq_decide.nonce, '') THEN
+            -- The holder, whose reply was lost, gets the same reply again.
+            RETURN driftq_reply(CASE WHEN k.in_doubt AND k.on_doubt = 'probe' THEN 'PROBE'
+                ELSE 'EXECUTE' END, k.in_doubt, k);
+        END IF;
+        RETURN driftq_reply('IN_PROGRESS', false, k);
     ELSIF k.on_doubt = 'probe' THEN
         RETURN driftq_execute('PROBE', true, k, nonce, lease);
     ELSIF k.on_doubt = 'retry' AND is_within_window THEN
@@ -110,11 +125,12 @@ CREATE FUNCTION driftq_begin(
     principal text, operation text, idempotency_key text, request_hash text, on_doubt text,
     nonce text DEFAULT NULL, lease interval DEFAULT '30 seconds', ttl interval DEFAULT '7 days',
     provider_window interval DEFAULT NULL
-) RETURNS driftq_decision LANGUAGE plpgsql AS $$
+) RETURNS driftq_decision LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
     k idempotency_keys;
 BEGIN
+    PERFORM driftq_check_lease(driftq_begin.lease);
     LOOP
         INSERT INTO idempotency_keys (
             principal, operation, idempotency_key, request_hash, on_doubt, provider_window, ttl,
@@ -122,11 +138,20 @@ BEGIN
         ) VALUES (
             driftq_begin.principal, driftq_begin.operation, driftq_begin.idempotency_key,
             driftq_begin.request_hash, driftq_begin.on_doubt, driftq_begin.provider_window,
-            driftq_begin.ttl, 'IN_PROGRESS', 1, driftq_begin.nonce,
+            driftq_begin.ttl, 'IN_PROGRESS', nextval('driftq_fence'), driftq_begin.nonce,
             clock_timestamp() + driftq_begin.lease, clock_timestamp(),
             clock_timestamp() + driftq_begin.ttl
         ) ON CONFLICT DO NOTHING RETURNING * INTO k;
         IF FOUND THEN
+            -- The insert may have waited for another transaction, and the lease begins now.
+            UPDATE idempotency_keys AS i SET
+                lease_until = clock_timestamp() + driftq_begin.lease, executed_at = clock_timestamp()
+            WHERE i.principal = k.principal AND i.operation = k.operation
+                AND i.idempotency_key = k.idempotency_key AND i.fence = k.fence
+                AND i.executed_at < clock_timestamp() - interval '100 milliseconds';
+            SELECT * INTO STRICT k FROM idempotency_keys AS i
+            WHERE i.principal = k.principal AND i.operation = k.operation
+                AND i.idempotency_key = k.idempotency_key;
             RETURN driftq_reply('EXECUTE', false, k);
         END IF;
         -- The lock is what makes the commit of a replay wait for replication.
@@ -135,7 +160,7 @@ BEGIN
             AND i.idempotency_key = driftq_begin.idempotency_key
         FOR UPDATE;
         IF FOUND AND (k.status IN ('IN_PROGRESS', 'UNKNOWN') OR k.expires_at > clock_timestamp()) THEN
-            IF k.request_hash <> driftq_begin.request_hash THEN
+            IF k.request_hash IS DISTINCT FROM driftq_begin.request_hash THEN
                 RETURN driftq_reply('CONFLICT', false, k);
             END IF;
             RETURN driftq_decide(k, false, driftq_begin.nonce, driftq_begin.lease);
@@ -153,17 +178,18 @@ END $$;
 CREATE FUNCTION driftq_reacquire(
     principal text, operation text, idempotency_key text, request_hash text,
     nonce text DEFAULT NULL, lease interval DEFAULT '30 seconds'
-) RETURNS driftq_decision LANGUAGE plpgsql AS $$
+) RETURNS driftq_decision LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     k idempotency_keys;
 BEGIN
+    PERFORM driftq_check_lease(driftq_reacquire.lease);
     SELECT * INTO k FROM idempotency_keys AS i
     WHERE i.principal = driftq_reacquire.principal AND i.operation = driftq_reacquire.operation
         AND i.idempotency_key = driftq_reacquire.idempotency_key
     FOR UPDATE;
     IF NOT FOUND THEN
         RETURN driftq_reply('NOT_FOUND', false, NULL);
-    ELSIF k.request_hash <> driftq_reacquire.request_hash THEN
+    ELSIF k.request_hash IS DISTINCT FROM driftq_reacquire.request_hash THEN
         RETURN driftq_reply('CONFLICT', false, k);
     END IF;
     RETURN driftq_decide(k, true, driftq_reacquire.nonce, driftq_reacquire.lease);
@@ -175,11 +201,11 @@ END $$;
 CREATE FUNCTION driftq_finish(
     principal text, operation text, idempotency_key text, fence bigint, status text,
     response_code integer DEFAULT 0, response bytea DEFAULT NULL, error text DEFAULT NULL
-) RETURNS text LANGUAGE plpgsql AS $$
+) RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     k idempotency_keys;
 BEGIN
-    IF driftq_finish.status NOT IN ('SUCCEEDED', 'FAILED_FINAL', 'FAILED_RETRYABLE', 'UNKNOWN') THEN
+    IF driftq_finish.status IN ('SUCCEEDED', 'FAILED_FINAL', 'FAILED_RETRYABLE', 'UNKNOWN') IS NOT TRUE THEN
         RAISE invalid_parameter_value USING MESSAGE = format(
             'status is %L; use SUCCEEDED, FAILED_FINAL, FAILED_RETRYABLE or UNKNOWN', driftq_finish.status);
     END IF;
@@ -189,7 +215,7 @@ BEGIN
     FOR UPDATE;
     IF NOT FOUND THEN
         RETURN 'NOT_FOUND';
-    ELSIF k.fence <> driftq_finish.fence THEN
+    ELSIF k.fence IS DISTINCT FROM driftq_finish.fence THEN
         RETURN 'STALE';
     ELSIF k.status NOT IN ('IN_PROGRESS', 'UNKNOWN') THEN
         RETURN CASE
@@ -212,8 +238,14 @@ END $$;
 CREATE FUNCTION driftq_extend(
     principal text, operation text, idempotency_key text, fence bigint,
     lease interval DEFAULT '30 seconds'
-) RETURNS text LANGUAGE plpgsql AS $$
+) RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
+    PERFORM driftq_check_lease(driftq_extend.lease);
+    -- The lock first: the lease is counted from the time when it is held.
+    PERFORM FROM idempotency_keys AS i
+    WHERE i.principal = driftq_extend.principal AND i.operation = driftq_extend.operation
+        AND i.idempotency_key = driftq_extend.idempotency_key
+    FOR UPDATE;
     UPDATE idempotency_keys AS i SET lease_until = clock_timestamp() + driftq_extend.lease
     WHERE i.principal = driftq_extend.principal AND i.operation = driftq_extend.operation
         AND i.idempotency_key = driftq_extend.idempotency_key AND i.fence = driftq_extend.fence
@@ -226,7 +258,7 @@ END $$;
 CREATE FUNCTION driftq_resolve(
     principal text, operation text, idempotency_key text, fence bigint, status text,
     response_code integer DEFAULT 0, response bytea DEFAULT NULL, error text DEFAULT NULL
-) RETURNS text LANGUAGE plpgsql AS $$
+) RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     k idempotency_keys;
 BEGIN
@@ -236,7 +268,7 @@ BEGIN
     FOR UPDATE;
     IF NOT FOUND THEN
         RETURN 'NOT_FOUND';
-    ELSIF k.fence <> driftq_resolve.fence THEN
+    ELSIF k.fence IS DISTINCT FROM driftq_resolve.fence THEN
         RETURN 'STALE';
     ELSIF k.status = 'UNKNOWN' OR k.status = 'IN_PROGRESS' AND k.lease_until <= clock_timestamp() THEN
         RETURN driftq_finish(principal, operation, idempotency_key, fence, status,
@@ -246,7 +278,7 @@ BEGIN
 END $$;
 
 -- Deletes outcomes that have expired, at most `at_most` of them. Returns how many.
-CREATE FUNCTION driftq_expire(at_most integer DEFAULT 1000) RETURNS bigint LANGUAGE sql AS $$
+CREATE FUNCTION driftq_expire(at_most integer DEFAULT 1000) RETURNS bigint LANGUAGE sql SET search_path FROM CURRENT AS $$
     WITH expired AS (
         SELECT i.principal, i.operation, i.idempotency_key FROM idempotency_keys AS i
         WHERE i.status IN ('SUCCEEDED', 'FAILED_FINAL', 'FAILED_RETRYABLE')
@@ -268,10 +300,14 @@ CREATE TABLE driftq_outbox (
     topic text NOT NULL,
     message_key text NOT NULL DEFAULT '',
     value bytea NOT NULL,
-    -- The fields of `envelope` in `POST /v1/produce`. It always has an idempotency key.
-    envelope jsonb NOT NULL,
+    -- The fields of `envelope` in `POST /v1/produce`.
+    envelope jsonb NOT NULL CHECK (
+        jsonb_typeof(envelope) = 'object'
+        AND coalesce(jsonb_typeof(envelope -> 'idempotency_key') = 'string'
+            AND envelope ->> 'idempotency_key' <> '', false)
+    ),
     enqueued_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Set before the message is sent for the first time.
+    -- Set before the message is sent. The message may be stored since then.
     first_sent_at timestamptz,
     retry_at timestamptz,
     last_error text
@@ -280,9 +316,10 @@ CREATE TABLE driftq_outbox (
 -- Enqueues a message. Returns its idempotency key.
 CREATE FUNCTION driftq_enqueue(
     topic text, value bytea, message_key text DEFAULT '', envelope jsonb DEFAULT '{}'
-) RETURNS text LANGUAGE sql AS $$
+) RETURNS text LANGUAGE sql SET search_path FROM CURRENT AS $$
     INSERT INTO driftq_outbox (topic, message_key, value, envelope)
     VALUES (topic, message_key, value,
-        jsonb_build_object('idempotency_key', 'outbox-' || gen_random_uuid()) || envelope)
+        jsonb_build_object('idempotency_key', 'outbox-' || gen_random_uuid())
+            || jsonb_strip_nulls(envelope))
     RETURNING envelope ->> 'idempotency_key'
 $$;

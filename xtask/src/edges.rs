@@ -28,8 +28,8 @@ const RULES: &[Rule] = &[
         tests_use: &[],
     },
     Rule { name: "driftq-client", uses: &[], tests_use: &["driftq-testing"] },
-    // It works without a DriftQ server.
-    Rule { name: "driftq-ledger", uses: &[], tests_use: &[] },
+    // It works without a DriftQ server. Its tests use it with all features.
+    Rule { name: "driftq-ledger", uses: &[], tests_use: &["driftq-ledger"] },
     // A crate of its own, because a worker does not compile the server.
     Rule {
         name: "driftq-testing",

@@ -37,6 +37,9 @@
 //! 2. Do not cancel a query while its transaction commits. PostgreSQL then reports success for a
 //!    commit that is not replicated. Close the connection instead.
 
+#[cfg(feature = "axum")]
+pub mod axum;
+
 use std::time::Duration;
 
 use tokio_postgres::types::ToSql;
@@ -213,15 +216,16 @@ pub async fn begin(client: &impl GenericClient, begin: &Begin<'_>) -> Result<Dec
 }
 
 /// Requests the right to execute again. Unlike [`begin`], it also executes what has failed and may be
-/// executed again.
+/// executed again. `nonce` is the same for each repeat of this request.
 pub async fn reacquire(
     client: &impl GenericClient,
     key: Key<'_>,
     request_hash: &str,
+    nonce: &str,
     lease: Duration,
 ) -> Result<Decision, Error> {
     let call = "SELECT * FROM driftq_reacquire($1, $2, $3, $4, $5, make_interval(secs => $6))";
-    let (nonce, lease) = (format!("{:032x}", fastrand::u128(..)), lease.as_secs_f64());
+    let lease = lease.as_secs_f64();
     let parameters: &[&(dyn ToSql + Sync)] =
         &[&key.principal, &key.operation, &key.key, &request_hash, &nonce, &lease];
     decision(&client.query_one(call, parameters).await?)

@@ -89,10 +89,13 @@ impl Session {
     }
 }
 
-/// Connects to a database of the user that has no DriftQ storage.
-pub async fn connect(url: &str) -> Result<Client, OpenError> {
-    let settings = "SET synchronous_commit = 'on'; SET client_min_messages = warning";
-    Ok(open(&Target::read(url)?, settings, &Arc::default()).await?)
+/// Connects to a database of the user that has no DriftQ storage. Returns a count of warnings as well:
+/// after one during a commit, the commit may not be replicated.
+pub async fn connect(url: &str) -> Result<(Client, Arc<AtomicU64>), OpenError> {
+    let settings = "SET synchronous_commit = 'on'; SET client_min_messages = warning;
+        SET idle_in_transaction_session_timeout = '60s'";
+    let warnings = Arc::default();
+    Ok((open(&Target::read(url)?, settings, &warnings).await?, warnings))
 }
 
 async fn open(

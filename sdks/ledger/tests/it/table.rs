@@ -30,24 +30,31 @@ const SETUPS: &[(&str, &[&str])] = &[
     ),
 ];
 
-async fn reach(client: &Client, steps: &[&str], key: &str, policy: &str) {
+/// Returns the fences of the executions.
+async fn reach(client: &Client, steps: &[&str], key: &str, policy: &str) -> Vec<i64> {
+    let mut fences = Vec::new();
     for step in steps {
         match step.split_once('(') {
             None if *step == "wait" => tokio::time::sleep(Duration::from_millis(30)).await,
             None => {
                 let lease = if step.ends_with("lease") { "10 ms" } else { "1 h" };
                 let window = if step.ends_with("window") { "'10 ms'" } else { "NULL" };
-                ask(client, &format!(
+                let fence = ask(client, &format!(
                     "(driftq_begin('p', 'o', '{key}', 'h', '{policy}', gen_random_uuid()::text, \
-                     '{lease}', '1 h', {window})).decision"
+                     '{lease}', '1 h', {window})).fence::text"
                 ))
                 .await;
+                fences.push(fence.parse().expect("a number"));
             }
-            Some((_, outcome)) => {
-                ask(client, &format!("driftq_finish('p', 'o', '{key}', {outcome}")).await;
+            Some((_, finish)) => {
+                let (number, status) = finish.split_once(", ").expect("a fence and a status");
+                let number: usize = number.parse().expect("a number");
+                let fence = fences[number - 1];
+                ask(client, &format!("driftq_finish('p', 'o', '{key}', {fence}, {status}")).await;
             }
         }
     }
+    fences
 }
 
 async fn ask(client: &Client, call: &str) -> String {
@@ -90,7 +97,8 @@ async fn every_cell_of_the_effect_table_holds() {
             }
             count += 1;
             let key = format!("k{count}");
-            reach(&client, steps, &key, policy).await;
+            let fences = reach(&client, steps, &key, policy).await;
+            let fence = fences.first().copied().unwrap_or(1);
             let names = format!("'p', 'o', '{key}'");
             let image = format!(
                 "coalesce((SELECT string_agg(i::text, ',') FROM idempotency_keys AS i \
@@ -108,9 +116,9 @@ async fn every_cell_of_the_effect_table_holds() {
                         "d.decision || ' ' || left(d.in_doubt::text, 1) \
                      FROM driftq_reacquire({names}, 'h', 'other') AS d"
                     ),
-                    "finish" => format!("driftq_finish({names}, 1, 'SUCCEEDED')"),
-                    "extend" => format!("driftq_extend({names}, 1, '2 h')"),
-                    _ => format!("driftq_resolve({names}, 1, 'SUCCEEDED')"),
+                    "finish" => format!("driftq_finish({names}, {fence}, 'SUCCEEDED')"),
+                    "extend" => format!("driftq_extend({names}, {fence}, '2 h')"),
+                    _ => format!("driftq_resolve({names}, {fence}, 'SUCCEEDED')"),
                 },
             )
             .await;
@@ -140,5 +148,53 @@ async fn another_request_under_a_used_key_is_a_conflict_in_every_state() {
             let call = format!("({}).decision", call.replace("KEY", &key));
             assert_eq!(ask(&client, &call).await, "CONFLICT", "{state}: {call}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_repeat_with_the_same_nonce_gets_the_same_reply() {
+    let client = connect(&database().await).await;
+    for (policy, first, second) in
+        [("retry", "EXECUTE f", "EXECUTE t"), ("probe", "EXECUTE f", "PROBE t")]
+    {
+        let begin = |nonce: &str| {
+            format!(
+                "d.decision || ' ' || left(d.in_doubt::text, 1) \
+                 FROM driftq_begin('p', 'o', '{policy}', 'h', '{policy}', '{nonce}') AS d"
+            )
+        };
+        assert_eq!(ask(&client, &begin("1")).await, first);
+        assert_eq!(ask(&client, &begin("1")).await, first);
+        let unknown =
+            "UPDATE idempotency_keys SET lease_until = 'epoch' WHERE status = 'IN_PROGRESS'";
+        client.execute(unknown, &[]).await.expect("its lease ends");
+        assert_eq!(ask(&client, &begin("2")).await, second);
+        assert_eq!(ask(&client, &begin("2")).await, second, "{policy}");
+        assert_eq!(ask(&client, &begin("")).await, "IN_PROGRESS f");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_has_expired_does_not_accept_its_old_fence() {
+    let client = connect(&database().await).await;
+    let begin = "(driftq_begin('p', 'o', 'k', 'h', 'park', NULL, '1 h', '10 ms')).fence::text";
+    let old = ask(&client, begin).await;
+    let finish = |fence: &str| format!("driftq_finish('p', 'o', 'k', {fence}, 'SUCCEEDED')");
+    assert_eq!(ask(&client, &finish(&old)).await, "DONE");
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    let new = ask(&client, begin).await;
+    assert_eq!(ask(&client, &finish(&old)).await, "STALE");
+    assert_eq!(ask(&client, &finish("NULL")).await, "STALE");
+    assert_eq!(ask(&client, &finish(&new)).await, "DONE");
+}
+
+#[tokio::test]
+async fn an_envelope_without_a_key_gets_one_and_another_value_is_rejected() {
+    let client = connect(&database().await).await;
+    let enqueue = |envelope: &str| format!("driftq_enqueue('t', 'x', '', '{envelope}')");
+    assert!(ask(&client, &enqueue(r#"{"idempotency_key": null}"#)).await.starts_with("outbox-"));
+    for envelope in ["[]", "3", r#"{"idempotency_key": 7}"#, r#"{"idempotency_key": ""}"#] {
+        let query = format!("SELECT {}", enqueue(envelope));
+        assert!(client.query_one(&query, &[]).await.is_err(), "{envelope}");
     }
 }
