@@ -18,6 +18,7 @@ use anyhow::{Context as _, bail, ensure};
 use driftq_e2e::directory::Directory;
 use futures_util::StreamExt as _;
 
+const SCENARIOS_MIN: usize = 60;
 /// Scenarios that run at a time.
 const AT_A_TIME: usize = 4;
 
@@ -59,6 +60,7 @@ async fn main() -> anyhow::Result<()> {
         }
     }
     let (all, seconds) = (scenarios.len(), began.elapsed().as_secs());
+    ensure!(all >= SCENARIOS_MIN || !part.is_empty(), "{all} scenarios, at least {SCENARIOS_MIN}");
     ensure!(failed.is_empty(), "{} of {all} scenarios failed: {}", failed.len(), failed.join("; "));
     println!("{all} of {all} scenarios, {seconds} s");
     Ok(())

@@ -90,7 +90,9 @@ impl Shared {
             let how = self.meets(&request);
             let asked = async {
                 match how {
-                    Some(How::LostRequest | How::Busy | How::Unavailable) => Ok((0, Vec::new())),
+                    Some(
+                        How::LostRequest | How::Busy | How::Unavailable | How::UnavailableItems,
+                    ) => Ok((0, Vec::new())),
                     _ => self.forward(&request).await,
                 }
             };
@@ -98,6 +100,7 @@ impl Shared {
                 answer = asked => answer?,
                 () = is_closed(&connection) => return Ok(()),
             };
+            let items = request.json()["items"].as_array().map_or(0, Vec::len);
             self.state().seen.push(request);
             let error = |code: &str, outcome: &str| {
                 json!({ "error": code, "message": "by the proxy", "retryable": true,
@@ -116,6 +119,11 @@ impl Shared {
                 Some(How::Unavailable) => (503, error("UNAVAILABLE", "none")),
                 Some(How::Unknown) => (503, error("UNAVAILABLE", "unknown")),
                 Some(How::Broken) => (500, Vec::new()),
+                Some(How::UnavailableItems) => {
+                    let item = json!({ "error": "UNAVAILABLE", "message": "by the proxy",
+                        "retryable": true, "outcome": "none" });
+                    (200, json!({ "results": vec![item; items] }).to_string().into_bytes())
+                }
                 Some(How::NoFeatures) => (200, br#"{"features":[]}"#.to_vec()),
             };
             respond(&mut connection, status, &body).await?;

@@ -114,6 +114,8 @@ pub(crate) enum How {
     Unknown,
     /// The server handles the request, and the client gets 500 without a body.
     Broken,
+    /// The server does not get the request, and each item of the response is unavailable for now.
+    UnavailableItems,
     /// The response has an empty list of features, as that of an older server.
     NoFeatures,
 }

@@ -1,7 +1,7 @@
 //! The handler of the scenarios: runs a list of steps.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use driftq_client::{Context, EffectError, Execution, Fail, Message, OnDoubt, Probed};
 use serde::Deserialize;
@@ -44,6 +44,8 @@ enum What {
     WaitMs(u64),
     /// Wait, and let no other task run on this thread.
     BlockMs(u64),
+    /// Wait, let no other task run on this thread, and end when the handler is cancelled.
+    BlockUntilCancelledMs(u64),
     /// Wait for a command of the runner.
     AwaitGo(u64),
     /// End without success.
@@ -142,6 +144,15 @@ impl Handler {
                 }
                 What::WaitMs(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
                 What::BlockMs(ms) => std::thread::sleep(Duration::from_millis(*ms)),
+                What::BlockUntilCancelledMs(ms) => {
+                    let began = Instant::now();
+                    while !ctx.is_cancelled() && began.elapsed() < Duration::from_millis(*ms) {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    if ctx.is_cancelled() {
+                        return Err(Fail::release(None));
+                    }
+                }
                 What::AwaitGo(count) => {
                     let mut gone = self.go.subscribe();
                     let _gone = gone.wait_for(|gone| gone >= count).await;
@@ -182,7 +193,7 @@ impl Handler {
                 .post(format!("{here}/act"))
                 .header("idempotency-key", execution.downstream_key())
                 .header("fence", execution.fence());
-            let result: Value = act.send().await?.error_for_status()?.json().await?;
+            let result: Value = EffectError::response(act.send().await)?.json().await?;
             if dies("after") {
                 die();
             }

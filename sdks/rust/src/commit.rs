@@ -6,8 +6,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::context::Context;
+use crate::effect::record;
 use crate::error::Error;
 use crate::fail::{Fail, Kind};
+use crate::http::Client;
 use crate::produce::Message;
 use crate::retry::Call;
 
@@ -62,7 +64,7 @@ impl<'a> Commit<'a> {
     /// the attempt fails: a known outcome is never left unfinished.
     pub async fn send(self) -> Result<(), Fail> {
         let Commit { context, produce, pointers, result } = self;
-        let effects = context.take_pending();
+        let effects = context.pending_outcomes();
         let mut body = json!({ "token": context.delivery().lease.token });
         for (name, items) in [("produce", produce), ("pointers", pointers)] {
             if !items.is_empty() {
@@ -70,14 +72,16 @@ impl<'a> Commit<'a> {
             }
         }
         if !effects.is_empty() {
-            body["effects"] = effects.clone().into();
+            body["effects"] = effects.into();
         }
         if let Some(result) = result {
             body["result"] = result;
         }
-        let call = Call { path: "commit", body: &body, is_repeatable: true, timeout: TIMEOUT };
+        let call =
+            Call { path: "commit", body: Some(&body), is_repeatable: true, timeout: TIMEOUT };
         let error = match call.send(context.client()).await {
             Ok(_) => {
+                context.take_outcomes();
                 context.committed();
                 return Ok(());
             }
@@ -85,19 +89,18 @@ impl<'a> Commit<'a> {
         };
         // Also if the commit may have happened, or the lease is lost: the server accepts an outcome
         // that it has, and a late one of the last execution.
-        let finished = finish_each(context, effects).await;
+        let finished = finish_each(context.client(), context.take_outcomes()).await;
         let Error::Refused(refusal) = error else { return Err(error.into()) };
         finished?;
         Err(Fail(Kind::Rejected { reason: format!("the commit was rejected: {refusal}") }))
     }
 }
 
-/// Records outcomes without a commit.
-pub(crate) async fn finish_each(context: &Context, effects: Vec<Value>) -> Result<(), Error> {
-    for finish in effects {
-        let call =
-            Call { path: "effects/finish", body: &finish, is_repeatable: true, timeout: TIMEOUT };
-        call.send(context.client()).await?;
+/// Records outcomes without a commit: all that can be, and returns the first error.
+pub(crate) async fn finish_each(client: &Client, outcomes: Vec<Value>) -> Result<(), Error> {
+    let mut recorded = Ok(());
+    for finish in outcomes {
+        recorded = recorded.and(record(client, finish).await);
     }
-    Ok(())
+    recorded
 }

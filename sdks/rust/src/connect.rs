@@ -1,5 +1,7 @@
 //! How a client connects.
 
+use std::time::Duration;
+
 use crate::error::Error;
 use crate::http::Client;
 
@@ -7,6 +9,7 @@ use crate::http::Client;
 #[derive(Debug, Clone, Default)]
 pub struct ClientBuilder {
     api_key: Option<String>,
+    timeout: Option<Duration>,
     certificates: Vec<reqwest::Certificate>,
 }
 
@@ -15,6 +18,13 @@ impl ClientBuilder {
     #[must_use]
     pub fn api_key(mut self, key: impl Into<String>) -> ClientBuilder {
         self.api_key = Some(key.into());
+        self
+    }
+
+    /// Sets how long a produce is tried. 30 s by default.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> ClientBuilder {
+        self.timeout = Some(timeout);
         self
     }
 
@@ -35,7 +45,7 @@ impl ClientBuilder {
             )));
         }
         let client = Client::new(http(&self.certificates)?, url).with_key(self.api_key);
-        Ok(client.trusting(self.certificates))
+        Ok(client.trusting(self.certificates).with_timeout(self.timeout))
     }
 }
 

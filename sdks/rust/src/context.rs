@@ -20,6 +20,8 @@ struct Inner {
     owner: Arc<str>,
     delivery: Delivery,
     lost: watch::Receiver<Option<String>>,
+    /// Whether the worker stops and no longer waits for its handlers.
+    cancelling: watch::Receiver<bool>,
     /// Outcomes that wait for the commit.
     pending: Mutex<Vec<Value>>,
     is_committed: AtomicBool,
@@ -31,9 +33,18 @@ impl Context {
         owner: Arc<str>,
         delivery: Delivery,
         lost: watch::Receiver<Option<String>>,
+        cancelling: watch::Receiver<bool>,
     ) -> Context {
         let (pending, is_committed) = (Mutex::default(), AtomicBool::new(false));
-        Context(Arc::new(Inner { client, owner, delivery, lost, pending, is_committed }))
+        Context(Arc::new(Inner {
+            client,
+            owner,
+            delivery,
+            lost,
+            cancelling,
+            pending,
+            is_committed,
+        }))
     }
 
     /// The delivery.
@@ -56,9 +67,11 @@ impl Context {
         Commit::new(self)
     }
 
-    /// Whether the lease is lost. What the handler does from now on does not count.
+    /// Whether the handler has to end: its lease is lost, or the worker stops and no longer waits.
     pub fn is_cancelled(&self) -> bool {
-        self.0.lost.borrow().is_some()
+        let Inner { lost, cancelling, .. } = &*self.0;
+        // Without a sender, the worker was dropped, and renews no lease.
+        lost.borrow().is_some() || *cancelling.borrow() || cancelling.has_changed().is_err()
     }
 
     pub(crate) fn owner(&self) -> &str {
@@ -73,7 +86,13 @@ impl Context {
         self.pending().push(finish);
     }
 
-    pub(crate) fn take_pending(&self) -> Vec<Value> {
+    /// The outcomes that wait for the commit. They stay until it has succeeded or failed, because the
+    /// handler can be cancelled while it commits.
+    pub(crate) fn pending_outcomes(&self) -> Vec<Value> {
+        self.pending().clone()
+    }
+
+    pub(crate) fn take_outcomes(&self) -> Vec<Value> {
         std::mem::take(&mut *self.pending())
     }
 

@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::effect_error::EffectError;
 use crate::error::Error;
 use crate::fail::{Fail, Kind};
+use crate::http::Client;
 use crate::produce::nonce;
 use crate::retry::Call;
 
@@ -145,7 +146,12 @@ impl<'a> Effect<'a> {
                     let why = "the provider has not executed it";
                     self.finish(token, Err(EffectError::not_happened(why))).await
                 }
-                Err(error) => self.finish(token, Err(error)).await,
+                // An error of the probe says nothing about the execution.
+                Err(
+                    EffectError::NotHappened(why)
+                    | EffectError::Declined(why, _)
+                    | EffectError::Unknown(why),
+                ) => self.finish(token, Err(EffectError::Unknown(why))).await,
             },
             _ => recorded(&began),
         }
@@ -183,14 +189,34 @@ impl<'a> Effect<'a> {
             self.context.finish_in_commit(finish);
             return answer;
         }
-        self.ask("effects/finish", &finish).await?;
-        answer
+        match record(self.context.client(), finish).await {
+            // The effect happened, so another attempt is of no use.
+            Err(Error::Refused(refusal)) if answer.is_ok() => Err(Fail::reject(format!(
+                "the effect succeeded, and its result cannot be recorded: {refusal}"
+            ))),
+            Err(error) => Err(error.into()),
+            Ok(()) => answer,
+        }
     }
 
     async fn ask(&self, path: &str, body: &Value) -> Result<Value, Error> {
-        let call = Call { path, body, is_repeatable: true, timeout: TIMEOUT };
+        let call = Call { path, body: Some(body), is_repeatable: true, timeout: TIMEOUT };
         call.send(self.context.client()).await
     }
+}
+
+/// Records an outcome. If its result cannot be stored, the outcome is recorded without it, so that it
+/// is not unknown, and the rejection is returned.
+pub(crate) async fn record(client: &Client, mut finish: Value) -> Result<(), Error> {
+    let path = "effects/finish";
+    let call = Call { path, body: Some(&finish), is_repeatable: true, timeout: TIMEOUT };
+    let Err(error) = call.send(client).await else { return Ok(()) };
+    let has_result = finish.as_object_mut().is_some_and(|fields| fields.remove("result").is_some());
+    if has_result && matches!(error, Error::Refused(_)) {
+        let call = Call { path, body: Some(&finish), is_repeatable: true, timeout: TIMEOUT };
+        call.send(client).await?;
+    }
+    Err(error)
 }
 
 /// The recorded outcome.
@@ -202,5 +228,8 @@ fn recorded<T: DeserializeOwned>(began: &Value) -> Result<T, Fail> {
         });
     }
     let reason = began["error"].as_str().unwrap_or("the effect failed").to_owned();
-    Err(Fail(Kind::Declined { reason, code: began["code"].as_i64().unwrap_or_default() }))
+    Err(Fail(Kind::Declined {
+        reason,
+        code: began["code"].as_i64().and_then(|code| code.try_into().ok()).unwrap_or_default(),
+    }))
 }

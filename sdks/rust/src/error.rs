@@ -73,7 +73,12 @@ impl Error {
 
     /// The error of an item of a batch.
     pub(crate) fn of_item(body: Value) -> Error {
-        Error::refused(Refusal::of(Reply { status: 0, body }))
+        let refusal = Refusal::of(Reply { status: 0, body });
+        match refusal.body["outcome"].as_str() {
+            Some("none") => Error::Unavailable(refusal.message),
+            Some(_) => Error::OutcomeUnknown(refusal.message),
+            None => Error::refused(refusal),
+        }
     }
 
     /// The rejection, if it is one.

@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     /// The lease is lost. The result does not count.
     Lost,
     /// The effect failed for good, now or in an earlier attempt.
-    Declined { reason: String, code: i64 },
+    Declined { reason: String, code: i32 },
     /// A commit was rejected. Its outcomes are recorded.
     Rejected { reason: String },
 }
@@ -50,7 +50,7 @@ impl Fail {
     }
 
     /// The reason of an effect that failed for good, with its code.
-    pub fn declined(&self) -> Option<(&str, i64)> {
+    pub fn declined(&self) -> Option<(&str, i32)> {
         if let Kind::Declined { reason, code } = &self.0 { Some((reason, *code)) } else { None }
     }
 }

@@ -15,10 +15,12 @@ use tokio::sync::OnceCell;
 
 use crate::connect;
 use crate::delivery::Trace;
-use crate::error::{Error, Refusal, to_text};
 
 /// The delay before a request with an unknown outcome is sent again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// How long a produce is tried.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client of one server. Clones share their connections.
 #[derive(Clone)]
@@ -27,12 +29,14 @@ pub struct Client {
     base: String,
     key: Option<String>,
     retries: u32,
+    /// How long a produce is tried.
+    timeout: Duration,
     /// The trace that requests continue.
     trace: Option<Trace>,
     /// The certificates to trust, if not those of the system.
     certificates: Arc<[Certificate]>,
     /// What the server can do, asked once.
-    features: Arc<OnceCell<Vec<String>>>,
+    pub(crate) features: Arc<OnceCell<Vec<String>>>,
 }
 
 /// The status and body of a response.
@@ -93,7 +97,8 @@ impl fmt::Display for Reply {
 }
 
 impl Client {
-    /// Creates a client of the server at `url`, with or without `/v1` at its end.
+    /// Creates a client of the server at `url`, with or without `/v1` at its end. A worker opens
+    /// connections of its own, which have the settings of [`crate::ClientBuilder`] only.
     pub fn new(http: reqwest::Client, url: &str) -> Client {
         let base = url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
         Client {
@@ -101,6 +106,7 @@ impl Client {
             base,
             key: None,
             retries: 0,
+            timeout: TIMEOUT,
             trace: None,
             certificates: Arc::default(),
             features: Arc::default(),
@@ -131,23 +137,17 @@ impl Client {
         Client { trace, ..self.clone() }
     }
 
-    pub(crate) fn trusting(self, certificates: Vec<Certificate>) -> Client {
-        Client { certificates: certificates.into(), ..self }
+    pub(crate) fn with_timeout(self, timeout: Option<Duration>) -> Client {
+        Client { timeout: timeout.unwrap_or(TIMEOUT), ..self }
     }
 
-    /// Whether the server has a feature, by its name in `GET /v1/version`.
-    pub(crate) async fn supports(&self, feature: &str) -> Result<bool, Error> {
-        let ask = async || {
-            let reply = self.get("version").await;
-            let reply = reply.map_err(|error| Error::Unavailable(to_text(&error)))?;
-            let Reply { status: 200, body } = reply else {
-                return Err(Error::refused(Refusal::of(reply)));
-            };
-            let features = body["features"].as_array().into_iter().flatten();
-            Ok(features.filter_map(|feature| Some(feature.as_str()?.to_owned())).collect())
-        };
-        let features: &Vec<String> = self.features.get_or_try_init(ask).await?;
-        Ok(features.iter().any(|of| of == feature))
+    /// How long a produce is tried.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(crate) fn trusting(self, certificates: Vec<Certificate>) -> Client {
+        Client { certificates: certificates.into(), ..self }
     }
 
     /// The URL of the server, without `/v1`.

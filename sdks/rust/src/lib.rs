@@ -42,6 +42,7 @@ mod effect;
 mod effect_error;
 mod error;
 mod fail;
+mod features;
 mod http;
 mod produce;
 mod retry;

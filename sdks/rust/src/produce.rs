@@ -1,6 +1,6 @@
 //! Producing messages.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::http::Client;
 use crate::retry::Call;
 
-/// How long a produce is tried.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// The wait before a batch is sent again of which the server could not store an item now.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// A message to produce.
 #[derive(Debug, Clone)]
@@ -112,7 +112,8 @@ impl Client {
         }
         let body = Value::Object(body);
         let is_repeatable = has_nonce || has_key;
-        let call = Call { path: "produce", body: &body, is_repeatable, timeout: TIMEOUT };
+        let call =
+            Call { path: "produce", body: Some(&body), is_repeatable, timeout: self.timeout() };
         read(call.send(self).await?)
     }
 
@@ -131,10 +132,20 @@ impl Client {
             body["nonce"] = nonce().into();
         }
         let is_repeatable = has_nonce || all_have_keys;
-        let call = Call { path: "produce/batch", body: &body, is_repeatable, timeout: TIMEOUT };
-        let mut answer = call.send(self).await?;
-        let results: Vec<Value> = read(answer["results"].take())?;
-        Ok(results.into_iter().map(result).collect())
+        let began = Instant::now();
+        loop {
+            let timeout = self.timeout().saturating_sub(began.elapsed());
+            let call = Call { path: "produce/batch", body: Some(&body), is_repeatable, timeout };
+            let mut answer = call.send(self).await?;
+            let results: Vec<Value> = read(answer["results"].take())?;
+            // For example, the shard of an item is moving to another node. The nonce keeps the items
+            // that are stored from being stored again.
+            let is_done = !results.iter().any(|result| result["retryable"] == true);
+            if is_done || !has_nonce || began.elapsed() + RETRY_DELAY >= self.timeout() {
+                return Ok(results.into_iter().map(result).collect());
+            }
+            tokio::time::sleep(RETRY_DELAY).await;
+        }
     }
 }
 

@@ -15,10 +15,14 @@ use crate::http::{Client, Reply, SendError};
 /// The longest wait before the second request, and before any.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
+/// How long one request may take, if it can be sent again.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
+
 /// A request, and how it may be sent again.
 pub(crate) struct Call<'a> {
     pub(crate) path: &'a str,
-    pub(crate) body: &'a Value,
+    /// Without a body it is a GET request.
+    pub(crate) body: Option<&'a Value>,
     /// Whether the server recognizes a repeat: by a key, a token or a nonce.
     pub(crate) is_repeatable: bool,
     /// How long to try.
@@ -41,13 +45,22 @@ impl Call<'_> {
         let (mut backoff, mut unknown) = (BACKOFF.0, None);
         loop {
             let left = self.timeout.saturating_sub(began.elapsed());
-            let sent = client.send(Method::POST, self.path, Some(self.body));
-            let attempt = match tokio::time::timeout(left, sent).await {
+            let method = if self.body.is_some() { Method::POST } else { Method::GET };
+            let sent = client.send(method, self.path, self.body);
+            // A connection that hangs must leave time for another one.
+            let within = if self.is_repeatable { left.min(REQUEST_TIME) } else { left };
+            let attempt = match tokio::time::timeout(within, sent).await {
                 Ok(sent) => attempt(sent),
                 Err(_) => Attempt::Unknown("no answer in time".to_owned()),
             };
             let (why, after, refusal) = match attempt {
                 Attempt::Done(body) => return Ok(body),
+                // It says nothing about the earlier request.
+                Attempt::Refused(Refusal { status: 401 | 403 | 404, message, .. })
+                    if unknown.is_some() =>
+                {
+                    return Err(Error::OutcomeUnknown(message));
+                }
                 Attempt::Refused(refusal) => return Err(Error::refused(refusal)),
                 Attempt::NotNow(why, after, refusal) => (why, after, refusal),
                 Attempt::Unknown(why) => {

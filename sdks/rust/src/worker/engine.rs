@@ -12,28 +12,48 @@ use tokio::time::timeout;
 
 use super::renew::Renewals;
 use super::shared::{CANCEL_TIME, Shared, WorkerError};
-use super::{Worker, middleware, receive};
+use super::{Worker, middleware, receive, signals};
+use crate::retry::Call;
 use crate::settle::Settler;
 
 /// How long the server may take to answer that the worker has left.
 const LEAVE_TIME: Duration = Duration::from_secs(5);
 
-/// A running worker. If it is dropped, its thread ends.
+/// A running worker. If it is dropped, its thread ends and its handlers are cancelled.
 pub(super) struct Engine {
     stop: watch::Sender<bool>,
     ended: oneshot::Receiver<Result<(), WorkerError>>,
 }
 
 impl Engine {
-    /// Starts the thread. Handlers run on the current runtime.
-    pub(super) fn start(worker: Worker) -> std::io::Result<Engine> {
+    /// Starts the thread. Handlers run on the current runtime. `has_signals` stops the worker at
+    /// SIGTERM and SIGINT.
+    pub(super) fn start(worker: Worker, has_signals: bool) -> std::io::Result<Engine> {
         let handlers = Handle::current();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopping) = watch::channel(false);
-        let (end, ended) = oneshot::channel();
+        let (mut end, ended) = oneshot::channel();
+        let stop_of_signals = stop.clone();
+        let run = async move {
+            if has_signals {
+                signals::listen(stop_of_signals)?;
+            }
+            run(worker, handlers, stopping).await
+        };
         let run = move || {
-            // Without a receiver, the worker was dropped.
-            let _dropped = end.send(runtime.block_on(run(worker, handlers, stopping)));
+            let result = runtime.block_on(async {
+                tokio::select! {
+                    result = run => result,
+                    // The worker was dropped.
+                    () = end.closed() => Err(WorkerError::Interrupted),
+                }
+            });
+            if let (true, Err(error @ WorkerError::Stuck(_))) = (has_signals, &result) {
+                // The runtime of the handlers can be blocked, so an error would end nothing.
+                tracing::error!(%error, "the worker ends the process");
+                std::process::exit(signals::EXIT_STATUS);
+            }
+            let _dropped = end.send(result);
         };
         thread::Builder::new().name("driftq-worker".to_owned()).spawn(run)?;
         Ok(Engine { stop, ended })
@@ -42,7 +62,13 @@ impl Engine {
     /// Stops, and waits until the thread has ended.
     pub(super) async fn stop(self) -> Result<(), WorkerError> {
         self.stop.send_replace(true);
-        self.ended.await.unwrap_or(Err(WorkerError::Interrupted))
+        self.ended().await
+    }
+
+    /// Waits until the thread has ended.
+    pub(super) async fn ended(self) -> Result<(), WorkerError> {
+        let Engine { stop: _stop, ended } = self;
+        ended.await.unwrap_or(Err(WorkerError::Interrupted))
     }
 }
 
@@ -72,29 +98,23 @@ async fn run(
         let (shared, stop) = (shared.clone(), is_stopping.clone());
         receivers.spawn(receive::run(shared, Arc::new(handler), stop, is_cancelling.clone()));
     }
-    if is_stopping.wait_for(|stop| *stop).await.is_err() {
-        // The worker was dropped.
-        return Err(WorkerError::Interrupted);
+    // The sender lives as long as this thread is waited for.
+    let _is_told = is_stopping.wait_for(|stop| *stop).await.is_ok();
+    let left = json!({ "worker": &*shared.owner });
+    let leave = Call { path: "leave", body: Some(&left), is_repeatable: true, timeout: LEAVE_TIME };
+    if let Err(error) = leave.send(&shared.client).await {
+        // Polls that still wait may get messages, which are then given back.
+        tracing::warn!(%error, "the worker could not leave");
     }
-    let end = async {
-        let left = json!({ "worker": &*shared.owner });
-        // Without an answer, polls that still wait may get messages, which are then given back.
-        let _left = timeout(LEAVE_TIME, shared.client.post("leave", &left)).await;
-        let mut all_ended = async || while receivers.join_next().await.is_some() {};
-        if timeout(shutdown_timeout, all_ended()).await.is_ok() {
-            return Ok(());
-        }
-        cancelling.send_replace(true);
-        // Those that end are given back within the same time again.
-        let _ended = timeout(CANCEL_TIME * 2, all_ended()).await;
-        let stuck: Vec<String> = shared.lock_in_work().iter().cloned().collect();
-        if stuck.is_empty() { Ok(()) } else { Err(WorkerError::Stuck(stuck)) }
-    };
-    tokio::select! {
-        ended = end => ended,
-        // Only the end of the sender is awaited: it says `stop` once.
-        () = async { while is_stopping.changed().await.is_ok() {} } => Err(WorkerError::Interrupted),
+    let mut all_ended = async || while receivers.join_next().await.is_some() {};
+    if timeout(shutdown_timeout, all_ended()).await.is_ok() {
+        return Ok(());
     }
+    cancelling.send_replace(true);
+    // Those that end are given back within the same time again.
+    let _ended = timeout(CANCEL_TIME * 2, all_ended()).await;
+    let stuck: Vec<String> = shared.lock_in_work().iter().cloned().collect();
+    if stuck.is_empty() { Ok(()) } else { Err(WorkerError::Stuck(stuck)) }
 }
 
 /// A name that no other worker has: host, process and four random digits.

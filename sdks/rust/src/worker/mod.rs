@@ -14,12 +14,12 @@ mod process;
 mod receive;
 mod renew;
 mod shared;
+mod signals;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::fail::Fail;
@@ -169,38 +169,17 @@ impl Worker {
         self
     }
 
-    /// Runs until SIGTERM or SIGINT, then stops. A second signal stops at once.
+    /// Runs until SIGTERM or SIGINT, then stops as [`Worker::run`] does. A second signal ends the process
+    /// with status 1, and so does a handler that ignores its cancellation: it may block the runtime
+    /// that an error would be returned on.
     pub async fn run_until_signal(self) -> Result<(), WorkerError> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let (first, is_first) = watch::channel(false);
-        let signals = async move {
-            loop {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-                if first.send_replace(true) {
-                    return;
-                }
-            }
-        };
-        let mut stop = is_first.clone();
-        let stop = async move {
-            // The sender lives until the second signal.
-            let _ended = stop.wait_for(|is_first| *is_first).await;
-        };
-        tokio::select! {
-            ended = self.run(stop) => ended,
-            () = signals => Err(WorkerError::Interrupted),
-        }
+        Engine::start(self, true)?.ended().await
     }
 
     /// Runs until `stop`, then stops: leaves, finishes what it has, cancels what does not end in
     /// time, and gives that back.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), WorkerError> {
-        let engine = Engine::start(self)?;
+        let engine = Engine::start(self, false)?;
         stop.await;
         engine.stop().await
     }

@@ -1,11 +1,11 @@
 //! Runs the handler of one message, and settles the message.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
 use super::renew::InWork;
@@ -15,6 +15,11 @@ use crate::context::Context;
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::fail::{Fail, Kind};
+
+/// The longest delay of a nack: 7 days.
+const DELAY_MS_MAX: u64 = 604_800_000;
+/// The server keeps this much of a reason.
+const REASON_BYTES_MAX: usize = 1_024;
 
 /// How the work on a message ended.
 enum Ended {
@@ -36,7 +41,9 @@ pub(super) async fn run(
         settle(&shared, &token, json!({ "op": "nack", "release": true })).await;
         return;
     }
-    let name = format!("{} of {}/{}", delivery.id, delivery.topic, delivery.group);
+    let Delivery { id, topic, group, lease, .. } = &delivery;
+    // Two attempts of one message can be in work here, after the lease of the first was lost.
+    let name = format!("{id} of {topic}/{group}, attempt {}", lease.attempt);
     shared.lock_in_work().insert(name.clone());
     let (lost, mut is_lost) = watch::channel(None);
     shared.renewals.begin(InWork {
@@ -49,11 +56,12 @@ pub(super) async fn run(
     // What the handler produces continues the trace of its message.
     let client = shared.handlers_client.continuing(delivery.trace.clone());
     let owner = shared.owner.clone();
-    let context = Context::new(client, owner, delivery, is_lost.clone());
+    let context = Context::new(client, owner, delivery, is_lost.clone(), cancelling.clone());
     let of_handler = context.clone();
-    let mut work = shared.handlers.spawn(async move { (handler.handle)(of_handler).await });
+    let work = shared.handlers.spawn(async move { (handler.handle)(of_handler).await });
+    let mut work = AbortOnDrop(work);
     let ended = tokio::select! {
-        ended = &mut work => Ended::Handled(ended),
+        ended = &mut work.0 => Ended::Handled(ended),
         Ok(why) = is_lost.wait_for(Option::is_some) => {
             Ended::Lost(why.clone().unwrap_or_default())
         }
@@ -63,22 +71,46 @@ pub(super) async fn run(
         Ended::Handled(result) => finish(&shared, &context, &token, result).await,
         Ended::Lost(why) => {
             tracing::warn!(message = name, why, "lease lost; the result is dropped");
-            work.abort();
-            let _ended = work.await;
+            work.0.abort();
+            let _ended = (&mut work.0).await;
+            record_pending(&shared, &context).await;
         }
         Ended::Cancelled => {
-            work.abort();
-            if timeout(CANCEL_TIME, work).await.is_err() {
-                // It may still act, so its message is not released.
-                shared.renewals.end(&token);
-                return;
+            work.0.abort();
+            match timeout(CANCEL_TIME, &mut work.0).await {
+                Err(_) => {
+                    // It may still act, so its message is not released.
+                    shared.renewals.end(&token);
+                    return;
+                }
+                Ok(Err(ended)) if ended.is_cancelled() => {
+                    record_pending(&shared, &context).await;
+                    let release = json!({ "op": "nack", "release": true });
+                    settle(&shared, &token, release).await;
+                }
+                // It ended by itself, so its result counts.
+                Ok(result) => finish(&shared, &context, &token, result).await,
             }
-            let release = json!({ "op": "nack", "release": true });
-            settle(&shared, &token, release).await;
         }
     }
     shared.renewals.end(&token);
     shared.lock_in_work().remove(&name);
+}
+
+/// A handler. It is cancelled if the worker is dropped.
+struct AbortOnDrop(JoinHandle<Result<(), Fail>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Records the outcomes that waited for a commit.
+async fn record_pending(shared: &Shared, context: &Context) {
+    if let Err(error) = finish_each(&shared.client, context.take_outcomes()).await {
+        tracing::warn!(%error, "an outcome was not recorded");
+    }
 }
 
 /// Settles a message by the result of its handler.
@@ -99,15 +131,15 @@ async fn finish(
         }
         return;
     }
-    if let Err(error) = finish_each(context, context.take_pending()).await {
-        tracing::warn!(%error, "an outcome was not recorded");
-    }
+    record_pending(shared, context).await;
     let Some(Fail(kind)) = fail else {
-        if let Err(Error::Refused(refusal)) =
-            try_settle(shared, token, json!({ "op": "ack" })).await
-        {
-            // For example, an effect of the message is in doubt.
-            settle(shared, token, json!({ "op": "nack", "reason": refusal.to_string() })).await;
+        match try_settle(shared, token, json!({ "op": "ack" })).await {
+            // An effect of the message is in doubt.
+            Err(Error::Refused(refusal)) if refusal.code == "FAILED_PRECONDITION" => {
+                settle(shared, token, json!({ "op": "nack", "reason": refusal.message })).await;
+            }
+            Err(error) => tracing::warn!(%error, "a message was not acked"),
+            Ok(()) => {}
         }
         return;
     };
@@ -116,17 +148,21 @@ async fn finish(
         | Kind::Declined { reason, .. }
         | Kind::Rejected { reason } => json!({ "op": "nack", "reason": reason }),
         Kind::Retry { reason, after: Some(after) } => {
-            json!({ "op": "nack", "reason": reason, "delay_ms": after.as_millis() as u64 })
+            json!({ "op": "nack", "reason": reason, "delay_ms": delay_ms(after) })
         }
         Kind::Reject { reason } => json!({ "op": "nack", "reason": reason, "dead_letter": true }),
         Kind::Release { after } => {
-            let delay_ms = after.map(|after| after.as_millis() as u64);
-            json!({ "op": "nack", "release": true, "delay_ms": delay_ms })
+            json!({ "op": "nack", "release": true, "delay_ms": after.map(delay_ms) })
         }
         // Its message is delivered to another worker.
         Kind::Lost => return,
     };
     settle(shared, token, nack).await;
+}
+
+/// The delay of a nack, at most the longest that the server accepts.
+fn delay_ms(after: Duration) -> u64 {
+    u64::try_from(after.as_millis()).unwrap_or(u64::MAX).min(DELAY_MS_MAX)
 }
 
 async fn settle(shared: &Shared, token: &str, item: Value) {
@@ -137,6 +173,9 @@ async fn settle(shared: &Shared, token: &str, item: Value) {
 
 async fn try_settle(shared: &Shared, token: &str, mut item: Value) -> Result<(), Error> {
     item["token"] = token.into();
+    if let Some(Value::String(reason)) = item.get_mut("reason") {
+        reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+    }
     match shared.settler.settle(item).await {
         // Its result does not count, and another worker has it.
         Err(Error::LeaseLost(why)) => {

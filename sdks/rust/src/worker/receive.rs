@@ -21,6 +21,18 @@ const ANSWER_TIME: Duration = Duration::from_secs(15);
 /// The longest wait after a receive that failed.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
+/// Why a receive failed, and the wait that the server asks for.
+struct Failed {
+    why: String,
+    after: Option<Duration>,
+}
+
+impl Failed {
+    fn new(why: impl Into<String>) -> Failed {
+        Failed { why: why.into(), after: None }
+    }
+}
+
 pub(super) async fn run(
     shared: Arc<Shared>,
     handler: Arc<Handler>,
@@ -45,10 +57,10 @@ pub(super) async fn run(
                     });
                 }
             }
-            Err(why) => {
+            Err(Failed { why, after }) => {
                 let (topic, group) = (&*handler.topic, &*handler.group);
                 tracing::warn!(topic, group, why, "receiving failed; trying again");
-                let wait = backoff.mul_f64(0.5 + fastrand::f64() / 2.0);
+                let wait = after.unwrap_or_else(|| backoff.mul_f64(0.5 + fastrand::f64() / 2.0));
                 backoff = (backoff * 2).min(BACKOFF_MAX);
                 let _stopped = tokio::time::timeout(wait, stop.wait_for(|stop| *stop)).await;
             }
@@ -78,7 +90,7 @@ async fn receive(
     shared: &Shared,
     handler: &Handler,
     max: usize,
-) -> Result<Vec<(Delivery, Instant)>, String> {
+) -> Result<Vec<(Delivery, Instant)>, Failed> {
     let options = &shared.options;
     let mut body = json!({
         "topic": handler.topic, "group": handler.group, "owner": &*shared.owner, "max": max,
@@ -86,22 +98,25 @@ async fn receive(
     });
     body["worker"] = json!({
         "id": &*shared.owner, "sdk": "rust", "version": env!("CARGO_PKG_VERSION"),
-        "pid": std::process::id(), "concurrency": options.concurrency,
+        "host": rustix::system::uname().nodename().to_string_lossy(), "pid": std::process::id(),
+        "concurrency": options.concurrency,
     });
     let sent = shared.client.send(Method::POST, "receive", Some(&body));
     let within = Duration::from_millis(WAIT_MS) + ANSWER_TIME;
     let answered = tokio::time::timeout(within, sent).await;
     let Reply { status, mut body } = match answered {
         Ok(Ok(reply)) => reply,
-        Ok(Err(error)) => return Err(to_text(&error)),
-        Err(_) => return Err("no answer in time".to_owned()),
+        Ok(Err(error)) => return Err(Failed::new(to_text(&error))),
+        Err(_) => return Err(Failed::new("no answer in time")),
     };
     if status != 200 {
-        return Err(body["message"].as_str().unwrap_or("no message").to_owned());
+        let why = body["message"].as_str().unwrap_or("no message").to_owned();
+        let after = body["retry_after_ms"].as_u64().map(Duration::from_millis);
+        return Err(Failed { why, after });
     }
     let arrived = Instant::now();
     let Value::Array(messages) = body["messages"].take() else {
-        return Err("the response is not that of DriftQ".to_owned());
+        return Err(Failed::new("the response is not that of DriftQ"));
     };
     let read = |message: Value| match serde_json::from_value(message) {
         Ok(delivery) => Some((delivery, arrived)),

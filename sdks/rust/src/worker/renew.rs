@@ -182,7 +182,7 @@ impl Leases {
 impl Lease {
     /// Whether it is not renewed any more.
     fn is_over(&self) -> bool {
-        self.renew_at >= self.work.arrived + self.work.max_processing
+        self.renew_at.saturating_duration_since(self.work.arrived) >= self.work.max_processing
     }
 }
 

@@ -1,5 +1,7 @@
 //! Producing, and the errors of requests.
 
+use std::time::Duration;
+
 use driftq_client::{Client, Error, Message};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -44,7 +46,8 @@ async fn a_server_that_is_not_there_is_unavailable() {
     let unused = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", unused.local_addr().expect("it is bound"));
     drop(unused);
-    let client = Client::connect(&url).expect("a URL");
+    let client =
+        Client::builder().timeout(Duration::from_millis(300)).connect(&url).expect("a URL");
     let produced = client.produce(Message::text("orders", "a")).await;
     assert!(matches!(produced, Err(Error::Unavailable(_))), "{produced:?}");
 }

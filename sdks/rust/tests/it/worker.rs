@@ -31,7 +31,7 @@ async fn a_handler_that_ignores_its_cancellation_is_named_and_keeps_its_message(
     let worker = worker.shutdown_timeout(Duration::from_millis(100));
     let ended = worker.run(async { starts.recv().await.expect("it starts") }).await;
     let Err(WorkerError::Stuck(stuck)) = ended else { panic!("{ended:?}") };
-    assert!(stuck[0].ends_with("of orders/biller"), "{stuck:?}");
+    assert!(stuck[0].ends_with("of orders/biller, attempt 1"), "{stuck:?}");
     let group = broker::get(broker.client(), "topics/orders/groups/biller").await;
     assert_eq!(group["leased"], 1, "it may still act");
 }
