@@ -52,7 +52,8 @@ def _psql(statement: str) -> None:
 class Server:
     """One server with storage of its own. The storage outlives a restart."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         self._directory = tempfile.mkdtemp(prefix="driftq-v1-")
         self._log: collections.deque[str] = collections.deque(maxlen=20)
@@ -75,7 +76,7 @@ class Server:
 
     def _arguments(self) -> list[str]:
         arguments = [BINARY, "serve", "--profile", "v1", "--listen", f"{HOST}:{self.port}",
-                     "--engine", ENGINE]
+                     "--engine", ENGINE, *self._options]
         if ENGINE == "sqlite":
             arguments += ["--data", str(Path(self._directory) / "data")]
         if ENGINE == "postgres":

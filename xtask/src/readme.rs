@@ -22,12 +22,13 @@ use anyhow::{Context, bail, ensure};
 
 use crate::tree::Tree;
 
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 11] = [
     "README.md",
     "docs/tutorial.md",
     "docs/how-to/back-up-and-restore.md",
     "docs/how-to/keep-your-queue.md",
     "docs/how-to/monitor.md",
+    "docs/how-to/route-messages.md",
     "docs/how-to/run-a-server.md",
     "docs/how-to/run-several-nodes.md",
     "docs/how-to/secure-a-server.md",

@@ -23,6 +23,7 @@ pub mod overview;
 pub mod peek;
 pub mod pointer;
 pub mod repair;
+pub mod router;
 pub mod schema;
 pub mod series;
 pub mod settings;

@@ -271,6 +271,8 @@ pub struct Routing<'a> {
     pub label: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_topic: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition_override: Option<u32>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, String>)]
     pub meta: BTreeMap<&'a str, &'a str>,

@@ -52,6 +52,8 @@ words! {
     DoubtAction in "snake_case" { Probe, Park }
     /// The list of a commit that an item is in.
     CommitPart in "snake_case" { Effects, Produce, Pointers }
+    /// How a server routes messages.
+    RouterKind in "snake_case" { None, Rules, Hook }
     /// Why a valid value is rejected.
     InvalidReason in "snake_case" { Deadline }
     /// What does not exist.

@@ -112,8 +112,7 @@ pub enum Invariant {
     RequestMismatch,
     /// 42: Within the dedupe window, one idempotency key is one message, and every reply names it, even if
     /// a router would now choose another topic. A request is rejected as a conflict only if another
-    /// one had its key or nonce. The core and the simulator support a router; the server has none
-    /// yet.
+    /// one had its key or nonce.
     Dedupe,
     /// 43: After its window, a key is new again. An outcome is kept until its retention ends, and the
     /// retention does not start while its message is open.

@@ -2,7 +2,8 @@
 //! that only another request is a conflict.
 //!
 //! Each request of a history with commits has one message. A shard remembers a nonce for
-//! [`NONCE_MS`] by its own clock.
+//! [`NONCE_MS`] by its own clock. The shard of the requested topic remembers for as long which shard
+//! the message went to, so a router that answers differently each time stores it once.
 
 use crate::ids::{FastMap, NameId};
 use crate::invariant::Invariant::{Dedupe, StoredAtMostOnce};
@@ -11,6 +12,8 @@ use crate::timeline::{Ask, Batch, Outcome, Put, Step, Timeline};
 
 /// How long a nonce is remembered.
 const NONCE_MS: u64 = 900_000;
+/// The clocks of two shards differ by less than the rest.
+const NONCE_MS_ELSEWHERE: u64 = NONCE_MS / 2;
 
 /// Checks every nonce.
 pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
@@ -39,13 +42,16 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
             findings.add(Dedupe, call.answered, detail);
         }
     }
-    // When each shard last stored the message of a nonce.
-    let mut stored: FastMap<(NameId, u32), u64> = FastMap::default();
+    // When and where the message of a nonce was last stored.
+    let mut stored: FastMap<NameId, (u64, u32)> = FastMap::default();
     for batch in &timeline.batches {
         for step in timeline.steps_of(batch) {
             let Some(nonce) = request_of(step, &nonces) else { continue };
-            let former = stored.insert((nonce, batch.shard), batch.now);
-            if let Some(former) = former.filter(|former| batch.now < former + NONCE_MS) {
+            let former = stored.insert(nonce, (batch.now, batch.shard));
+            if let Some((former, shard)) = former
+                && batch.now
+                    < former + if shard == batch.shard { NONCE_MS } else { NONCE_MS_ELSEWHERE }
+            {
                 stored_twice(timeline, findings, batch, nonce, former);
             }
         }

@@ -88,11 +88,7 @@ pub(crate) fn effective(flags: Flags) -> anyhow::Result<Effective> {
             given.iter().filter(|given| given.key.name == key.name)
         {
             if !key.put(&mut told, text) {
-                faults.push(at(
-                    place,
-                    key.name,
-                    &format!("must be {} (got `{text}`)", key.accepted()),
-                ));
+                faults.push(at(place, key.name, &key.fault(text)));
             }
         }
     }

@@ -24,6 +24,7 @@ mod node;
 mod offline;
 mod output;
 mod relay;
+mod route;
 mod serve;
 mod settle;
 mod shard;
@@ -76,6 +77,7 @@ enum Cmd {
     Audit(audit::Audit),
     Export(export::Export),
     Relay(relay::Relay),
+    Route(route::Route),
     Verify(verify::Verify),
     Check(offline::Check),
     Backup(offline::Backup),
@@ -146,6 +148,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Cmd::Audit(audit) => audit.run(remote).await,
         Cmd::Export(export) => export.run(remote).await,
         Cmd::Relay(relay) => relay.run(remote).await,
+        Cmd::Route(route) => route.run(remote).await,
         Cmd::Verify(verify) => verify.run(remote.output),
         Cmd::Check(check) => check.run(remote.output).await,
         Cmd::Backup(backup) => backup.run(remote.output).await,

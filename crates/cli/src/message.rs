@@ -91,6 +91,20 @@ impl Produce {
         if self.lines {
             return self.lines(&client, remote.output).await;
         }
+        let answer = client.post("produce", self.body()?).await?;
+        let again = if answer["deduplicated"] == true { " (already stored)" } else { "" };
+        let message = format!(
+            "{} in partition {} at offset {}{again}",
+            answer["id"].as_str().unwrap_or_default(),
+            answer["partition"],
+            answer["offset"]
+        );
+        output::print_result(remote.output, &answer, &message);
+        Ok(())
+    }
+
+    /// The request for one message.
+    pub(crate) fn body(&self) -> anyhow::Result<Value> {
         let value = match self.value.as_deref().unwrap_or_default() {
             "-" => {
                 let mut text = String::new();
@@ -103,16 +117,7 @@ impl Produce {
                 None => text.to_owned(),
             },
         };
-        let answer = client.post("produce", self.message(&value)?).await?;
-        let again = if answer["deduplicated"] == true { " (already stored)" } else { "" };
-        let message = format!(
-            "{} in partition {} at offset {}{again}",
-            answer["id"].as_str().unwrap_or_default(),
-            answer["partition"],
-            answer["offset"]
-        );
-        output::print_result(remote.output, &answer, &message);
-        Ok(())
+        self.message(&value)
     }
 
     fn message(&self, value: &str) -> anyhow::Result<Value> {

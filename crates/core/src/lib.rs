@@ -73,3 +73,4 @@ pub use time::Timestamp;
 pub use token::{
     EffectToken, LeaseToken, NotAToken, TOKEN_CHARS_MAX, Token, TokenKeys, TokenKind, TokenVersion,
 };
+pub use validate::is_topic_name;

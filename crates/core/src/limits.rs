@@ -26,6 +26,8 @@ pub const ENVELOPE_TEXT_BYTES_MAX: usize = 1024;
 pub const REASON_BYTES_MAX: usize = 1024;
 /// Labels of a message.
 pub const LABELS_MAX: usize = 16;
+/// Values that a router may give a message.
+pub const ROUTING_META_MAX: usize = 64;
 /// Bytes of a label: name and value.
 pub const LABEL_BYTES_MAX: usize = 1024;
 /// Headers of a message.

@@ -5,7 +5,7 @@ use crate::effect::Scope;
 use crate::id::Text;
 use crate::limits::{
     DLQ_TOPIC_BYTES_MAX, GROUP_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, LEASE_MS_MAX, LEASE_MS_MIN,
-    OWNER_BYTES_MAX,
+    OWNER_BYTES_MAX, TOPIC_BYTES_MAX,
 };
 use crate::name::{GroupName, TopicName};
 
@@ -29,6 +29,11 @@ pub(crate) fn check_name(
             ),
         ))
     }
+}
+
+/// Whether a topic can have this name.
+pub fn is_topic_name(name: &str) -> bool {
+    check_name("name", name, TOPIC_BYTES_MAX).is_ok()
 }
 
 /// Rejects the name of an operation that is not a name, or a path such as the full method name

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use axum::http::uri::Authority;
 use driftq_core::limits::{VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT};
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::api_keys::{check_file, weakness};
 use crate::budget::BUDGET_BYTES_MIN;
+pub use crate::message_router::{HookConfig, Match, OnRouterError, RoutingRule};
 pub use crate::tls::TlsFiles;
 
 /// Default for the bytes of disk that are kept free.
@@ -45,6 +47,18 @@ pub enum EngineConfig {
     Sqlite(PathBuf),
     /// In a PostgreSQL database that several nodes may share. The URL may contain a password.
     Postgres(Secret),
+}
+
+/// What decides to which topic a message goes.
+#[derive(Debug, Clone, Default)]
+pub enum RouterConfig {
+    /// Its producer alone.
+    #[default]
+    None,
+    /// The first rule that matches.
+    Rules(Vec<RoutingRule>),
+    /// A service of the operator.
+    Hook(HookConfig),
 }
 
 /// A string that is never displayed or logged.
@@ -122,6 +136,10 @@ pub struct Config {
     pub metrics_listen: Option<SocketAddr>,
     /// The OTLP/HTTP collector that spans are exported to.
     pub otlp_endpoint: Option<String>,
+    /// What decides to which topic a message goes.
+    pub router: RouterConfig,
+    /// What happens to a message that is to be produced if the router fails.
+    pub on_router_error: OnRouterError,
     /// Whether clients may advance the clock, to test waits of hours. In memory and on loopback only.
     pub test_clock: bool,
     /// The commit that the server was built from.
@@ -130,6 +148,10 @@ pub struct Config {
 
 /// With a shorter lease, a pause loses shards. With a longer one, a dead node is detected late.
 const NODE_LEASE_RANGE_MS: RangeInclusive<u64> = 3_000..=NODE_LEASE_MS_MAX;
+
+/// A produce waits for the router, so it must not take long.
+const ROUTER_TIMEOUT_RANGE: RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(60);
 
 /// The default maximum of file handles per process on Linux.
 const CONNECTIONS_MAX: usize = 1 << 20;
@@ -163,6 +185,8 @@ impl Config {
             advertise: None,
             metrics_listen: None,
             otlp_endpoint: None,
+            router: RouterConfig::None,
+            on_router_error: OnRouterError::Accept,
             node_lease_ms: NODE_LEASE_MS,
             test_clock: false,
             commit: "unknown",
@@ -266,6 +290,29 @@ impl Config {
                 "{given} is not the address of a collector; write it as http://127.0.0.1:4318"
             );
             fault("otlp_endpoint", message);
+        }
+        match &self.router {
+            RouterConfig::None => {}
+            RouterConfig::Rules(rules) => {
+                for (number, rule) in (1..).zip(rules) {
+                    if let Some(why) = rule.fault() {
+                        fault("router.rules", format!("rule {number}: {why}"));
+                    }
+                }
+            }
+            RouterConfig::Hook(hook) => {
+                if hook.parsed().is_none() {
+                    let message = format!(
+                        "{} is not a URL; write it as http://127.0.0.1:9000/route",
+                        hook.url
+                    );
+                    fault("router.url", message);
+                }
+                if !ROUTER_TIMEOUT_RANGE.contains(&hook.timeout) {
+                    let got = hook.timeout.as_millis();
+                    fault("router.timeout_ms", format!("must be between 10 and 60000 (got {got})"));
+                }
+            }
         }
         if let Err(InvalidSetting { name, why }) = self.defaults.check() {
             fault(&format!("defaults.{name}"), why);

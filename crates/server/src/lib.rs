@@ -10,6 +10,7 @@ pub mod http;
 pub mod database {
     pub use driftq_storage::postgres::connect;
 }
+pub mod message_router;
 pub mod metrics;
 pub mod node;
 /// Operations on data directories and databases without a running server.

@@ -53,6 +53,12 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_dead_letters_total", "Messages that became dead letters, by reason."),
     ("driftq_redriven_total", "Dead letters redriven to their group."),
     ("driftq_effects_total", "Decisions about effects."),
+    (
+        "driftq_router_messages_total",
+        "Messages that the router was asked about: routed, unrouted because it chose nothing, failed because it made no decision, ignored because its decision could not be followed.",
+    ),
+    ("driftq_router_calls_total", "Calls of the router hook, by how they ended."),
+    ("driftq_router_call_seconds", "Time of a call of the router hook."),
     ("driftq_topic_produced_total", "Messages stored in the topic, redriven ones included."),
     ("driftq_topic_produced_bytes_total", "Bytes of those messages."),
     ("driftq_topic_dead_lettered_total", "Messages of the topic that became dead letters."),
@@ -140,6 +146,11 @@ const EFFECTS: [&str; 12] = [
     "stale",
 ];
 
+/// The result of asking the router about a message.
+const ROUTED: [&str; 4] = ["routed", "unrouted", "failed", "ignored"];
+/// How a call of the router hook ended.
+const ROUTER_CALLS: [&str; 6] = ["ok", "timeout", "unreachable", "status", "too_large", "invalid"];
+
 /// The index in `EFFECTS` for an answer.
 fn effect(answered: &CommandResult) -> Option<usize> {
     let word = match answered {
@@ -221,6 +232,9 @@ pub struct Metrics {
     dead_letters: [Counter; DEATHS.len()],
     redriven: Counter,
     effects: [Counter; EFFECTS.len()],
+    routed: [Counter; ROUTED.len()],
+    router_calls: [Counter; ROUTER_CALLS.len()],
+    router_call_seconds: Histogram,
     commit_seconds: Histogram,
     commit_commands: Histogram,
     shard_lost: Counter,
@@ -264,6 +278,10 @@ impl Default for Metrics {
             dead_letters: DEATHS.map(|why| labelled("driftq_dead_letters_total", "reason", why)),
             redriven: counter("driftq_redriven_total"),
             effects: EFFECTS.map(|what| labelled("driftq_effects_total", "decision", what)),
+            routed: ROUTED.map(|what| labelled("driftq_router_messages_total", "result", what)),
+            router_calls: ROUTER_CALLS
+                .map(|how| labelled("driftq_router_calls_total", "result", how)),
+            router_call_seconds: histogram("driftq_router_call_seconds"),
             commit_seconds: histogram("driftq_commit_seconds"),
             commit_commands: histogram("driftq_commit_commands"),
             shard_lost: counter("driftq_shard_lost_total"),
@@ -318,6 +336,19 @@ impl Metrics {
             DeliveryEvent::Expired => self.expired.increment(1),
             DeliveryEvent::Returned => self.returned.increment(1),
         }
+    }
+
+    /// Counts a message that the router was asked about, with one of `ROUTED`.
+    pub(crate) fn routed(&self, result: &str) {
+        let at = ROUTED.iter().position(|known| *known == result).expect("a known result");
+        self.routed[at].increment(1);
+    }
+
+    /// Counts a call of the router hook, which ended with one of `ROUTER_CALLS`.
+    pub(crate) fn router_called(&self, result: &str, took: Duration) {
+        let at = ROUTER_CALLS.iter().position(|known| *known == result).expect("a known result");
+        self.router_calls[at].increment(1);
+        self.router_call_seconds.record(took.as_secs_f64());
     }
 
     /// Counts a shard whose copy in memory was dropped.

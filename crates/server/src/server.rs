@@ -19,12 +19,13 @@ use crate::clock::{ClockWatch, NodeClock};
 use crate::cluster::PendingMember;
 use crate::config::TlsFiles;
 use crate::config::Unkeyed;
-use crate::config::{Config, EngineConfig};
+use crate::config::{Config, EngineConfig, RouterConfig};
 use crate::disk_space::Watch;
 use crate::http::{
     self, About, AccessRules, AllowedHosts, AllowedOrigins, App, Listener, ListenerRoutes, Parts,
     RejectionLog,
 };
+use crate::message_router::MessageRouter;
 use crate::node::{Node, ShardTasks, Status, sample_regularly};
 use crate::telemetry::Telemetry;
 use crate::traces::{Traces, TracesError};
@@ -54,6 +55,9 @@ pub enum StartError {
     /// A key or a certificate cannot be read.
     #[error("{0}")]
     File(String),
+    /// The router hook cannot be called.
+    #[error("router.url: {0}")]
+    Router(String),
     /// Spans cannot be exported.
     #[error(transparent)]
     Traces(#[from] TracesError),
@@ -133,6 +137,23 @@ impl Server {
         };
         let telemetry = Telemetry::new(about.engine, traces);
         let metrics = telemetry.metrics.clone();
+        let router = match &config.router {
+            RouterConfig::None => None,
+            RouterConfig::Rules(rules) => {
+                let rules =
+                    MessageRouter::of_rules(rules.clone(), config.on_router_error, metrics.clone());
+                Some(rules)
+            }
+            RouterConfig::Hook(hook) => {
+                let hook = MessageRouter::of_hook(
+                    hook,
+                    config.on_router_error,
+                    http::router_message,
+                    metrics.clone(),
+                );
+                Some(hook.map_err(|error| StartError::Router(error.to_string()))?)
+            }
+        };
         let mut beside = JoinSet::new();
         beside.spawn(telemetry.clone().run());
         let (leaving, is_leaving) = watch::channel(false);
@@ -172,6 +193,7 @@ impl Server {
         let rejections = Arc::new(RejectionLog::default());
         let app = App::from(Parts {
             node: node.clone(),
+            router,
             limits: config.limits,
             is_v1: config.is_v1,
             has_test_clock: config.test_clock,

@@ -151,6 +151,7 @@ impl<E: Engine> Bench<E> {
             value: vec![b'x'; BODY].into(),
             envelope: Envelope { idempotency_key, ..Envelope::default() },
             routing: None,
+            needs_routing: false,
             trace: None,
             seen: None,
             routed: None,

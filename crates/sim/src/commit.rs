@@ -132,6 +132,7 @@ impl World {
                 ..Envelope::default()
             },
             routing: (self.rng.u32(0..8) == 0).then(|| self.ask_router()).flatten(),
+            needs_routing: false,
             trace: None,
             seen: None,
             routed: None,

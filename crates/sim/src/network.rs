@@ -66,6 +66,7 @@ impl World {
         let state = match rejection {
             Rejection::KeyConflict | Rejection::KeyConflictIn { .. } => "key conflict refused",
             Rejection::NonceConflict => "nonce conflict refused",
+            Rejection::Unrouted => "message refused until it is routed",
             Rejection::Exhausted { full: Full::Messages(_), .. } => "backlog full: messages",
             Rejection::Exhausted { full: Full::Bytes(_), .. } => "backlog full: bytes",
             Rejection::StaleLease { state, .. } => {
@@ -273,6 +274,7 @@ fn code(rejection: &Rejection) -> (Name, Option<Name>) {
         Rejection::Invalid { .. } | Rejection::DeadlinePassed | Rejection::TokenRequired => {
             plain("INVALID_ARGUMENT")
         }
+        Rejection::Unrouted => plain("UNAVAILABLE"),
         Rejection::NotFound(_) => plain("NOT_FOUND"),
         Rejection::TopicExists { .. } | Rejection::PointerExists(_) => plain("ALREADY_EXISTS"),
         Rejection::NotOwner

@@ -166,7 +166,7 @@ impl World {
         let target = (self.rng.u32(0..20) == 0).then(|| self.some_target());
         let asks_router = self.rng.u32(0..10) == 0;
         let times = 0;
-        let is_request = idem.is_none() && !asks_router && self.rng.u32(0..2) == 0;
+        let is_request = idem.is_none() && self.rng.u32(0..2) == 0;
         let nonce = is_request.then(|| format!("request-{body}").into());
         Sent {
             body,
@@ -188,7 +188,10 @@ impl World {
         let topic = producer(self, client).topic.clone();
         let value = format!("{} {}", sent.body, "x".repeat(sent.padding));
         let size = (sent.key.len() + value.len() + extension_bytes(sent.body)) as u64;
-        let routing = if sent.asks_router { self.ask_router() } else { None };
+        // The router is asked after the shard has looked for an earlier try.
+        let needs_routing = sent.asks_router && self.rng.u32(0..3) != 0;
+        let is_asked = sent.asks_router && self.rng.u32(0..3) != 0;
+        let routing = if is_asked { self.ask_router() } else { None };
         let mut produce = Produce {
             topic: TopicName { namespace: "default".into(), topic: topic.clone() },
             key: sent.key.to_string().into(),
@@ -203,6 +206,7 @@ impl World {
                 ..Envelope::default()
             },
             routing,
+            needs_routing,
             trace: None,
             seen: None,
             routed: None,
@@ -289,7 +293,7 @@ impl World {
             // The same content under the same key, so that the server deduplicates it.
             Outcome::Unknown => sent.idem.is_some() || sent.nonce.is_some() || self.rng.bool(),
             Outcome::NotSent => true,
-            Outcome::Refused(Rejection::Exhausted { .. }) => sent.times < 4,
+            Outcome::Refused(Rejection::Exhausted { .. } | Rejection::Unrouted) => sent.times < 4,
             Outcome::Done(_) | Outcome::Refused(_) => false,
         };
         if again && !self.clients.is_healed && sent.times < 12 {

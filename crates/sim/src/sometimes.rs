@@ -105,6 +105,7 @@ pub(crate) const SOMETIMES: &[&str] = &[
     "messages peeked at",
     "messages trimmed",
     "node stepped down",
+    "message refused until it is routed",
     "nonce conflict refused",
     "nonce sent again",
     "nonce sent again after crash",

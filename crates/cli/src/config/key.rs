@@ -2,9 +2,13 @@
 //! and the output of `driftq config` are derived from it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Arg;
-use driftq_server::config::{Config, EngineConfig, Fault, Secret, Settings, TlsFiles, v1_defaults};
+use driftq_server::config::{
+    Config, EngineConfig, Fault, HookConfig, RouterConfig, RoutingRule, Secret, Settings, TlsFiles,
+    v1_defaults,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,6 +36,8 @@ const fn key(
 
 /// The form of a number of milliseconds.
 const DURATION: &str = "DURATION";
+/// The form of a list of tables.
+const RULES: &str = "RULES";
 const YES_OR_NO: &str = "true|false";
 
 /// All keys. `defaults.profile` comes before the settings that it changes, because values are
@@ -50,6 +56,10 @@ pub(crate) const KEYS: &[Key] = &[
     key("log_format", "text|json", "Format of log lines", |t| &mut t.log_format),
     key("metrics_listen", "IP:PORT|none", "Additional address that serves /metrics and nothing else, without a key and without TLS", |t| &mut t.server.metrics_listen),
     key("otlp_endpoint", "URL|none", "OpenTelemetry collector that receives traces over OTLP/HTTP, such as http://127.0.0.1:4318; none: no traces", |t| &mut t.server.otlp_endpoint),
+    key("router.rules", RULES, "Rules that decide to which topic a message goes; the first that matches counts", |t| &mut t.router_rules),
+    key("router.url", "URL|none", "Service that decides to which topic a message goes, instead of rules; called once for each produce request", |t| &mut t.router_url),
+    key("router.timeout_ms", "DURATION", "Time that a produce waits for that service, between 10ms and 1m", |t| &mut t.router_timeout_ms),
+    key("router.on_error", "accept|reject", "What happens to a produced message about which the router fails: it goes where its producer sent it, or is rejected", |t| &mut t.server.on_router_error),
     key("http.allowed_origins", "ORIGIN,...|none", "Origins of web pages that may send requests and read responses", |t| &mut t.server.allowed_origins),
     key("http.allowed_hosts", "HOST,...|none", "Host names that requests may use, besides localhost; none: a non-loopback listener accepts every name", |t| &mut t.server.allowed_hosts),
     key("limits.value_bytes", "BYTES", "Maximum size of a message value, at most 16 MiB", |t| &mut t.server.value_bytes),
@@ -130,8 +140,18 @@ impl Key {
         (self.slot)(told).put(&text)
     }
 
+    /// Returns why a value is not valid.
+    pub(crate) fn fault(&self, given: &str) -> String {
+        if self.form == RULES
+            && let Err(error) = serde_json::from_str::<Vec<RoutingRule>>(given)
+        {
+            return error.to_string();
+        }
+        format!("must be {} (got `{given}`)", self.accepted())
+    }
+
     /// Returns the accepted forms of a value, for errors.
-    pub(crate) fn accepted(&self) -> String {
+    fn accepted(&self) -> String {
         match self.form.strip_prefix(DURATION) {
             Some(or) => format!("{FORMS}{}", or.replace('|', ", or ")),
             None => self.form.to_owned(),
@@ -171,6 +191,9 @@ pub(crate) struct RawConfig {
     database_url: Option<Secret>,
     tls_cert_file: Option<PathBuf>,
     tls_key_file: Option<PathBuf>,
+    router_rules: Vec<RoutingRule>,
+    router_url: Option<String>,
+    router_timeout_ms: u64,
     pub(crate) log: Level,
     pub(crate) log_format: LogFormat,
     defaults: Defaults,
@@ -231,6 +254,9 @@ impl Default for RawConfig {
             database_url: None,
             tls_cert_file: None,
             tls_key_file: None,
+            router_rules: Vec::new(),
+            router_url: None,
+            router_timeout_ms: 1_000,
             log: Level::Info,
             log_format: LogFormat::Text,
             defaults: Defaults {
@@ -269,6 +295,18 @@ impl RawConfig {
             (Some(_), None) => return Err(without("tls_key_file", "--tls-cert-file")),
             (None, Some(_)) => return Err(without("tls_cert_file", "--tls-key-file")),
         };
+        let router = match self.router_url {
+            Some(_) if !self.router_rules.is_empty() => {
+                let why = "is set, and router.rules too; set only one of them".to_owned();
+                return Err(vec![Fault { key: "router.url".to_owned(), why }]);
+            }
+            Some(url) => {
+                let timeout = Duration::from_millis(self.router_timeout_ms);
+                RouterConfig::Hook(HookConfig { url, timeout })
+            }
+            None if self.router_rules.is_empty() => RouterConfig::None,
+            None => RouterConfig::Rules(self.router_rules),
+        };
         let unkeyed_of_new_topics = match self.defaults.unkeyed {
             Unkeyed::First => driftq_server::config::Unkeyed::First,
             Unkeyed::Spread => driftq_server::config::Unkeyed::Spread,
@@ -283,6 +321,7 @@ impl RawConfig {
             engine,
             api_key: crate::client::key_variable().map(Into::into),
             tls,
+            router,
             is_v1,
             defaults,
             unkeyed_of_new_topics,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
+use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::key::{KEYS, Key};
@@ -180,10 +181,26 @@ fn text(value: &DeValue<'_>) -> String {
         DeValue::Float(number) => number.to_string(),
         DeValue::Boolean(is_so) => is_so.to_string(),
         DeValue::Datetime(time) => time.to_string(),
+        // Rules are read as JSON.
+        DeValue::Array(items) if items.iter().any(|item| item.get_ref().is_table()) => {
+            json(value).to_string()
+        }
         DeValue::Array(items) => {
             items.iter().map(|item| text(item.get_ref())).collect::<Vec<_>>().join(",")
         }
         DeValue::Table(_) => String::new(),
+    }
+}
+
+fn json(value: &DeValue<'_>) -> Value {
+    match value {
+        DeValue::Array(items) => items.iter().map(|item| json(item.get_ref())).collect(),
+        DeValue::Table(table) => table
+            .iter()
+            .map(|(key, value)| (key.get_ref().to_string(), json(value.get_ref())))
+            .collect(),
+        DeValue::String(text) => text.to_string().into(),
+        other => serde_json::from_str(&text(other)).unwrap_or_else(|_| text(other).into()),
     }
 }
 

@@ -9,6 +9,8 @@ impl Command {
     /// Returns the lowest format whose readers understand the command.
     pub fn format(&self) -> Format {
         let highest = match self {
+            // An earlier release would store the message unrouted.
+            Command::Produce(produce) if produce.needs_routing => Some(Format::V2),
             Command::Produce(produce) => Some(produce.envelope.format()),
             Command::Commit(commit) => {
                 commit.produce.iter().map(|produce| produce.envelope.format()).max()

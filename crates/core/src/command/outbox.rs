@@ -63,6 +63,7 @@ impl Outgoing {
             value: self.value.clone(),
             envelope: self.envelope.clone(),
             routing: self.routing.clone(),
+            needs_routing: false,
             trace: self.trace.clone(),
             seen: None,
             routed: self.routed,

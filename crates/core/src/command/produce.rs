@@ -19,8 +19,12 @@ pub struct Produce {
     pub value: Bytes,
     /// The producer's metadata.
     pub envelope: Envelope,
-    /// The router's decision, if the router was called.
+    /// The router's decision, if it made one.
     pub routing: Option<Box<Routing>>,
+    /// Whether the message is rejected as [`Unrouted`](super::Rejection::Unrouted) without a decision
+    /// that can be followed. Otherwise it goes where the producer sent it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub needs_routing: bool,
     /// Trace context.
     pub trace: Option<Box<Trace>>,
     /// What the sender has read about its topics on other shards, if it did.
@@ -81,8 +85,14 @@ impl Produce {
         self.key.len() + self.value.len() + self.envelope.extension_bytes()
     }
 
+    /// Returns the message without the router's decision.
+    pub(crate) fn unrouted(&self) -> Produce {
+        // `seen` may be about the topic that the router chose.
+        Produce { routing: None, seen: None, ..self.clone() }
+    }
+
     /// Returns the topic chosen by the router, else by the envelope, else the requested one.
-    pub(crate) fn final_topic(&self) -> TopicName {
+    pub fn final_topic(&self) -> TopicName {
         let routed = self.routing.as_ref().and_then(|routing| routing.target_topic.as_ref());
         let target = match self.routed {
             // The envelope is stored unchanged, but its target topic has already been applied.

@@ -139,13 +139,17 @@ pub enum Rejection {
     #[error("the deadline has passed")]
     DeadlinePassed,
     #[error(
-        "labels, headers and a retry policy without max_attempts cannot be stored while a node of an earlier release is alive; upgrade all nodes"
+        "a node of an earlier release is alive, which cannot read this request: labels, headers, a nonce, a router or a retry policy without max_attempts; upgrade all nodes"
     )]
     OlderNodes,
     #[error(
         "a later release has written rows of this partition: serve it with that release; a repair would delete them"
     )]
     NewerRows,
+    #[error(
+        "the router gave no decision that can be followed, and router.on_error is reject; nothing was stored"
+    )]
+    Unrouted,
     #[error("no such {}", .0.as_str())]
     NotFound(Missing),
     #[error("the topic already exists with different partitions or settings")]

@@ -278,6 +278,7 @@ pub(crate) fn produce_with(value: &str, envelope: Envelope) -> Command {
         value: value.to_owned().into(),
         envelope,
         routing: None,
+        needs_routing: false,
         trace: None,
         seen: None,
         routed: None,

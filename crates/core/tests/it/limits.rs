@@ -267,6 +267,7 @@ fn a_partial_retry_policy_is_completed_from_the_topic() {
             value: "m".into(),
             envelope: Envelope { retry_policy: Some(retry), ..Envelope::default() },
             routing: None,
+            needs_routing: false,
             trace: None,
             seen: None,
             routed: None,

@@ -133,6 +133,33 @@ fn a_message_for_another_shard_takes_the_nonce_with_it() {
 }
 
 #[test]
+fn a_nonce_pins_what_the_router_decided() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1 => created
+            0s request n1 messages="orders a route=receipts; orders b route=orders/0; orders c route=nowhere; orders d must-route"
+                goes on to receipts, for 1/1 until 604800s as [0] of n1; stored 0:0; goes on to nowhere, for 1/1 until 604800s as [2] of n1; refused: the router gave no decision that can be followed, and router.on_error is reject; nothing was stored
+            1s request n1 messages="orders a route=refunds; orders b route=receipts; orders c route=receipts; orders d route=receipts"
+                goes on to receipts, for 1/1 until 604801s as [0] of n1; stored 0:0 before; goes on to nowhere, for 1/1 until 604801s as [2] of n1; goes on to receipts, for 1/1 until 604801s as [3] of n1
+            2s request n1 messages="orders a must-route; orders b must-route; orders c must-route; orders d must-route"
+                goes on to receipts, for 1/1 until 604802s as [0] of n1; stored 0:0 before; goes on to nowhere, for 1/1 until 604802s as [2] of n1; goes on to receipts, for 1/1 until 604802s as [3] of n1
+            2s crash
+            3s request n1 messages="orders a; orders b; orders c; orders d"
+                goes on to receipts, for 1/1 until 604803s as [0] of n1; stored 0:0 before; goes on to nowhere, for 1/1 until 604803s as [2] of n1; goes on to receipts, for 1/1 until 604803s as [3] of n1
+            3s request n1 messages="orders a; orders b; orders c; orders e"
+                refused: this nonce was used for a different request; use a new nonce for each request
+            900s request n1 messages="orders a route=orders/0; orders b; orders c; orders d"
+                goes on to receipts, for 1/1 until 605700s as [0] of n1; stored 0:0 before; goes on to nowhere, for 1/1 until 605700s as [2] of n1; goes on to receipts, for 1/1 until 605700s as [3] of n1
+            901s request n1 messages="orders a route=refunds; orders b; orders c; orders d"
+                expire to 901.001s
+                goes on to refunds, for 1/1 until 605701s as [0] of n1; stored 0:1; stored 0:2; stored 0:3
+        "#]],
+    );
+}
+
+#[test]
 fn a_deadline_that_has_passed_does_not_hide_the_receipt() {
     check(expect![[r#"
         1s topic orders 1 => created
@@ -158,6 +185,7 @@ fn message(topic: &str, bytes: usize) -> Produce {
         value: vec![b'x'; bytes].into(),
         envelope: Envelope::default(),
         routing: None,
+        needs_routing: false,
         trace: None,
         seen: None,
         routed: None,

@@ -71,6 +71,59 @@ fn a_pin_overrides_a_router_that_answers_differently() {
     );
 }
 
+/// Before the router is asked, the shard looks for an earlier try.
+#[test]
+fn a_message_that_must_be_routed_waits_for_the_router_unless_it_is_known() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1 => created
+            0s produce orders a idem=k must-route
+                refused: the router gave no decision that can be followed, and router.on_error is reject; nothing was stored
+            0s produce orders a to=receipts must-route
+                refused: the router gave no decision that can be followed, and router.on_error is reject; nothing was stored
+            0s produce nowhere a must-route => refused: no such topic
+            0s rows record => record 0
+            1s produce orders a idem=k must-route route=receipts
+                goes on to receipts, for 1/1 until 604801s
+            2s produce orders a idem=k must-route => goes on to receipts, for 1/1 until 604801s
+            2s produce orders b idem=l must-route route=orders/0 => stored 0:0
+            3s produce orders b idem=l must-route => stored 0:0 before
+            3s produce orders c idem=l must-route
+                refused: this idempotency key was used for a different message: value differs; use a new key for new content
+            4s produce orders a idem=m to=receipts => goes on to receipts, for 1/1 until 604804s
+            4s produce orders a idem=m to=receipts must-route
+                goes on to receipts, for 1/1 until 604804s
+        "#]],
+    );
+}
+
+#[test]
+fn a_decision_that_cannot_be_followed_does_not_count() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1 => created
+            0s produce orders a route=nowhere => goes on to nowhere, for 1/1 until 604800s
+            0s produce orders a route=dlq.orders => stored 0:0
+            0s produce orders a route=orders/7 => stored 0:1
+            0s produce orders a idem=k route=receipts seen=absent => stored 0:2
+            0s produce orders a idem=l route=receipts/4 seen=4 => stored 0:3
+            0s produce orders a to=receipts route=nowhere seen=absent
+                goes on to receipts, for 1/1 until 604800s
+            0s produce orders a to=receipts p=4 route=orders/7 seen=4
+                goes on to receipts, for 1/1 until 604800s
+            1s produce orders a idem=m route=receipts seen=absent must-route
+                refused: the router gave no decision that can be followed, and router.on_error is reject; nothing was stored
+            1s produce orders a route=nowhere must-route => goes on to nowhere, for 1/1 until 604801s
+            1s produce nowhere a route=orders => refused: no such topic
+            1s rows record => record 2
+        "#]],
+    );
+}
+
 #[test]
 fn a_rejected_route_pins_no_key() {
     check_on(

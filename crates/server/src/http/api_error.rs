@@ -350,6 +350,9 @@ fn details(rejection: Rejection) -> Details {
             InvalidArgument { field: None, reason: Some(InvalidReason::Deadline) }.into()
         }
         Rejection::NotFound(missing) => NotFound { kind: missing.wire() }.into(),
+        Rejection::Unrouted => {
+            Unavailable { outcome: Outcome::None, retry_after_ms: RETRY_AFTER_MS }.into()
+        }
         // The route that creates topics answers ALREADY_EXISTS with the existing topic.
         Rejection::TopicExists { .. }
         | Rejection::OlderNodes

@@ -22,6 +22,7 @@ use super::request_log;
 use crate::budget::{Budget, ConsumerShare};
 use crate::clock::NodeClock;
 use crate::config::Limits;
+use crate::message_router::MessageRouter;
 use crate::metrics::Metrics;
 use crate::node::{CallError, MembershipHandle, Node};
 use crate::traces::Traces;
@@ -51,6 +52,8 @@ pub struct App(Arc<Parts>);
 pub struct Parts {
     /// The shards.
     pub node: Node,
+    /// The router of messages.
+    pub(crate) router: Option<MessageRouter>,
     /// Limits on requests and connections.
     pub limits: Limits,
     /// Whether fields that DriftQ-Core v1 does not have are rejected.

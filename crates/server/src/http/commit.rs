@@ -35,7 +35,12 @@ pub(crate) async fn commit(
 ) -> Result<Json<Committed>, ApiError> {
     let finishes = !input.body.effects.is_empty();
     let answered = match commit_of(&app, input.body) {
-        Ok(commit) => app.call(commit).await,
+        Ok(mut commit) => {
+            if let Some(router) = &app.router {
+                router.advise(&mut commit.produce).await;
+            }
+            app.call(commit).await
+        }
         Err(invalid) => Err(invalid),
     };
     let command::Committed { produced, repeated } =

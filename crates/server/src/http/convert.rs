@@ -9,6 +9,7 @@ use driftq_api::message::{
     self as wire, Delivery as WireDelivery, Envelope as WireEnvelope, Lease, Redriven, Value,
 };
 use driftq_api::number::{BackoffMs, MaxAttempts, PartitionNumber, WorkerNumber};
+use driftq_api::router::RouterMessage;
 use driftq_api::worker::Worker;
 use driftq_api::{Time, group, topic};
 use driftq_core::change::Delivery;
@@ -86,15 +87,25 @@ fn strings(map: &BTreeMap<Text, Text>) -> Option<BTreeMap<String, String>> {
     (!map.is_empty()).then(|| strings.collect())
 }
 
-pub(crate) fn value(message: &Message) -> Value<'_> {
-    match std::str::from_utf8(&message.value) {
-        Ok(text) => Value::Text(text),
-        Err(_) => Value::Base64(BASE64.encode(&message.value)),
+/// A message as the router hook gets it.
+pub(crate) fn router_message(of: &command::Produce) -> RouterMessage<'_> {
+    RouterMessage {
+        topic: &of.topic.topic,
+        key: key(&of.key),
+        value: value(&of.value),
+        envelope: wire_envelope(&of.envelope),
     }
 }
 
-pub(crate) fn key(message: &Message) -> Cow<'_, str> {
-    String::from_utf8_lossy(&message.key)
+pub(crate) fn value(bytes: &[u8]) -> Value<'_> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Value::Text(text),
+        Err(_) => Value::Base64(BASE64.encode(bytes)),
+    }
+}
+
+pub(crate) fn key(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
 }
 
 pub(crate) fn delivery<'a>(delivery: &'a Delivery, minter: Minter<'_>) -> WireDelivery<'a> {
@@ -108,8 +119,8 @@ pub(crate) fn delivery<'a>(delivery: &'a Delivery, minter: Minter<'_>) -> WireDe
         partition: id.lane.partition(),
         offset: id.offset,
         attempts: delivery.attempts(),
-        key: key(message),
-        value: value(message),
+        key: key(&message.key),
+        value: value(&message.value),
         last_error: delivery.last_error(),
         tenant_id: message.tenant(),
         produced_at: time(message.produced_at),
@@ -133,6 +144,7 @@ fn routing(routing: &Routing) -> wire::Routing<'_> {
     wire::Routing {
         label: &routing.label,
         target_topic: routing.target_topic.as_deref(),
+        partition_override: routing.partition_override,
         meta: routing.meta.iter().map(|(name, value)| (&**name, &**value)).collect(),
     }
 }

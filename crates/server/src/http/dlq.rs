@@ -214,8 +214,8 @@ pub(super) fn wire<'a>(
 ) -> Option<WireLetter<'a>> {
     Some(WireLetter {
         id: id.to_string(),
-        key: convert::key(message),
-        value: Some(convert::value(message)),
+        key: convert::key(&message.key),
+        value: Some(convert::value(&message.value)),
         envelope: convert::wire_envelope(&message.envelope),
         dlq: convert::death(message)?,
         state: match row.redriven {

@@ -326,6 +326,7 @@ mod tests {
             Rejection::TopicExists { topic: TopicId(1) },
             Rejection::NotOwner,
             Rejection::OlderNodes,
+            Rejection::Unrouted,
             Rejection::NewerRows,
             Rejection::NotDelivered,
             Rejection::TokenRequired,

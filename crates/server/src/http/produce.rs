@@ -17,6 +17,7 @@ use super::input::Input;
 use super::operation::{Conflicting, Missing, QueryForm, Unmet};
 use super::profile;
 use super::request::{ApiRequest, Param, alias, field, unix_ms};
+use super::send_routed::send_routed;
 use super::{bulk, convert};
 
 impl ApiRequest for Request {
@@ -94,10 +95,11 @@ pub(crate) async fn one(
         profile::nonce(nonce.as_ref())?;
     }
     let produce = message(&app, request, trace(&input.headers))?;
-    let Some(nonce) = nonce else {
+    if nonce.is_none() && app.router.is_none() {
         return receipt(topic, app.try_call(produce).await?).map(Json);
-    };
-    let mut answers = app.node.produce_with_nonce(&nonce.into(), vec![produce]).await;
+    }
+    let nonce = nonce.map(Into::into);
+    let mut answers = send_routed(&app, nonce.as_ref(), vec![produce]).await;
     let answer = answers.pop().expect("one answer for each message");
     receipt(topic, typed::<Produce>(answer)?).map(Json)
 }
@@ -171,6 +173,7 @@ pub(super) fn message(
         value,
         envelope: envelope.map(convert::envelope).unwrap_or_default(),
         routing: None,
+        needs_routing: false,
         trace,
         seen: None,
         routed: None,
@@ -222,14 +225,9 @@ pub(crate) async fn batch(
         Ok((message(&app, request, trace.clone())?, topic))
     };
     let items = messages.into_iter().map(call).collect();
-    let results = match nonce {
-        None => bulk::call_each(&app, items, receipt).await,
-        Some(nonce) => {
-            let nonce = nonce.into();
-            let send = async |messages| app.node.produce_with_nonce(&nonce, messages).await;
-            bulk::send_each(&app, items, send, receipt).await
-        }
-    };
+    let nonce = nonce.map(Into::into);
+    let send = async |messages| send_routed(&app, nonce.as_ref(), messages).await;
+    let results = bulk::send_each(&app, items, send, receipt).await;
     let accepted = bulk::count(&results, |_| true);
     let refused = results.len() - accepted;
     Ok(Json(ProducedBatch { results, accepted, refused }))

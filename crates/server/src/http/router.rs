@@ -17,7 +17,8 @@ use super::guard::Guard;
 use super::route_patterns::RoutePatterns;
 use super::{
     audit, clock, cluster, commit, consume, dead_letter, dev_clock, dlq, effects, explain, groups,
-    health, internal, overview, peek, pointers, produce, receive, repair, series, settle, topics,
+    health, internal, overview, peek, pointers, produce, receive, repair, route_test, series,
+    settle, topics,
 };
 
 /// Defines the router and the OpenAPI description from one list of handlers. A server needs only the router. The
@@ -69,6 +70,7 @@ served! {
     groups::seek,
     produce::one,
     produce::batch,
+    route_test::test,
     consume::by_query,
     consume::by_body,
     receive::receive,

@@ -29,6 +29,7 @@ mod health;
 mod input;
 mod lines;
 mod memory;
+mod message_router;
 mod metrics;
 mod moved;
 mod nonce;
@@ -36,7 +37,6 @@ mod older_nodes;
 mod openapi;
 mod operations;
 mod operator;
-
 mod overview;
 mod pause;
 mod peek;

@@ -150,6 +150,7 @@ fn fill(messages: u64) -> Memory {
                 value: "a message".into(),
                 envelope: Default::default(),
                 routing: None,
+                needs_routing: false,
                 trace: None,
                 seen: None,
                 routed: None,

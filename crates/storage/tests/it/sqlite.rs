@@ -287,6 +287,7 @@ fn live(engine: &Sqlite) {
         value: "pay 12".into(),
         envelope: Envelope::default(),
         routing: None,
+        needs_routing: false,
         trace: None,
         seen: None,
         routed: None,

@@ -228,7 +228,10 @@ impl Context<'_> {
         let (mut produced, mut needs): (Vec<CommitReceipt>, Reads) = (Vec::new(), Vec::new());
         for (index, asked) in commit.produce.iter().enumerate() {
             let refused = |refusal: Refusal| refusal.in_part(Part::Produce, index);
-            let produce = with_origin(asked, message);
+            let mut produce = with_origin(asked, message);
+            if produce.routing.is_some() && self.elsewhere(&produce).is_err() {
+                produce = produce.unrouted();
+            }
             let stored = match self.elsewhere(&produce) {
                 Err(why) => return Err(refused(why.into())),
                 Ok(Some(target)) => Ok(Stored::Elsewhere(target, Box::new(produce))),

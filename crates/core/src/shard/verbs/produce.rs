@@ -8,9 +8,10 @@ use crate::command::{Command, Produce, Rejection, Reply, Routed};
 use crate::id::{Lane, ShardId, Text, TopicId};
 use crate::limits::{
     DEADLINE_MAX, ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, HEADER_BYTES_MAX, HEADERS_MAX,
-    IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, LABEL_BYTES_MAX, LABELS_MAX, TENANT_BYTES_MAX,
+    IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, LABEL_BYTES_MAX, LABELS_MAX, ROUTING_META_MAX,
+    TENANT_BYTES_MAX,
 };
-use crate::message::{Envelope, Extension, Message, Receipt, map_bytes, tenant_of};
+use crate::message::{Envelope, Extension, Message, Receipt, Routing, map_bytes, tenant_of};
 use crate::refusal::{Decided, Refusal};
 use crate::row::Hash16;
 use crate::settings::Unkeyed;
@@ -116,8 +117,27 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// Stores a message, alone or as part of a `batch` of the same decision.
+    /// Stores a message, alone or as part of a `batch` of the same decision. Ignores a decision of the
+    /// router that cannot be followed, because the router only advises.
     pub(crate) fn store(
+        &self,
+        produce: &Produce,
+        mut batch: Option<&mut ProduceBatch>,
+        decision: &mut Decision,
+    ) -> Result<Stored, Refusal> {
+        let stored = self.store_as_routed(produce, batch.as_deref_mut(), decision);
+        let Err(Refusal::Rejected(Rejection::NotFound(_) | Rejection::Invalid { .. })) = stored
+        else {
+            return stored;
+        };
+        match produce.routing {
+            None => stored,
+            Some(_) if produce.needs_routing => Err(Rejection::Unrouted.into()),
+            Some(_) => self.store_as_routed(&produce.unrouted(), batch, decision),
+        }
+    }
+
+    fn store_as_routed(
         &self,
         produce: &Produce,
         mut batch: Option<&mut ProduceBatch>,
@@ -142,8 +162,15 @@ impl Context<'_> {
                 return Ok(Stored::Here(receipt));
             }
         }
+        let pin = keyed.as_ref().map(|keyed| self.pin_of(produce, keyed)).transpose()?.flatten();
+        if pin.is_none() && produce.routing.is_none() && produce.needs_routing {
+            return Err(Rejection::Unrouted.into());
+        }
+        if pin.is_none() {
+            produce.routing.as_deref().map(check_routing).transpose()?;
+        }
         let others = batch.as_deref();
-        let onward = self.forward(produce, keyed.as_ref(), others, decision)?;
+        let onward = self.forward(produce, keyed.as_ref(), pin, others, decision)?;
         if let Some((target, onward)) = onward {
             if let (Some(batch), Some(keyed)) = (&mut batch, &keyed) {
                 batch.keys.insert(keyed.hash(), (Content::of(produce, self.volatile.format), None));
@@ -272,6 +299,17 @@ fn texts(envelope: &Envelope) -> Vec<(&'static str, &str)> {
     .into_iter()
     .filter_map(|(field, text)| Some((field, &**text.as_ref()?)))
     .collect()
+}
+
+fn check_routing(routing: &Routing) -> Result<(), Rejection> {
+    let Routing { label, target_topic: _, partition_override: _, meta } = routing;
+    if label.len() > ENVELOPE_TEXT_BYTES_MAX
+        || meta.len() > ROUTING_META_MAX
+        || map_bytes(meta) > ENVELOPE_BYTES_MAX
+    {
+        return Err(Rejection::invalid("routing", "is larger than a message may have"));
+    }
+    Ok(())
 }
 
 fn check_syntax(produce: &Produce) -> Result<(), Rejection> {

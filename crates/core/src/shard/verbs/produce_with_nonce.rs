@@ -4,16 +4,19 @@
 //! stored twice. With a nonce, one record holds the receipts of the messages, stored in the same
 //! commit. A repeat gets these receipts. A message that was rejected is decided again, because it
 //! may fit now. A message with an idempotency key has a record of its own, which lasts longer.
+//!
+//! A message that goes to another shard is *pinned* in the record, so a router that answers
+//! differently each time still creates one message.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::change::{Lookup, Reads, Record};
-use crate::command::{Command, Produce, ProduceWithNonce, Rejection, Reply};
+use crate::command::{Command, Produce, ProduceWithNonce, Rejection, Reply, Routed, TopicName};
 use crate::id::{ShardId, Text};
 use crate::limits::{NONCE_BYTES, NONCE_CHARS_MAX, NONCE_MS, PRODUCES_MAX};
-use crate::message::Receipt;
+use crate::message::{Receipt, Routing};
 use crate::pack;
 use crate::refusal::{Decided, Refusal};
 use crate::row::{Hash16, Key, RecordKind};
@@ -30,10 +33,20 @@ pub(crate) struct NonceRecord {
     nonce: Text,
     first: u32,
     content: [u8; 16],
-    /// One for each message. `None` if it was not stored, or is deduplicated by its own key.
+    /// One for each message. `None` if it was not stored here, or is deduplicated by its own key.
     receipts: Vec<Option<Receipt>>,
     expires: Timestamp,
 }
+
+/// Where a message of a request went. Version 2 of the row has them.
+#[derive(Debug, Serialize, Deserialize)]
+struct NoncePin {
+    target: Text,
+    routing: Option<Box<Routing>>,
+}
+
+/// The pins of a part, by the index of the message in it.
+type NoncePins = BTreeMap<usize, NoncePin>;
 
 impl ProduceWithNonce {
     /// Divides a request by shards, and into parts that one decision can store. Each message comes
@@ -117,18 +130,22 @@ impl Shard {
 impl Context<'_> {
     pub(crate) fn produce_with_nonce(&self, part: &ProduceWithNonce) -> Decided {
         part.check()?;
-        let mut receipts = self.receipts_of(part)?;
+        let (mut receipts, mut pins) = self.recorded(part)?;
         let (mut results, mut is_new) = (Vec::with_capacity(part.messages.len()), false);
         let mut batch = ProduceBatch::from(BatchSource::Request);
         let mut decision = done();
         let messages = part.places.iter().zip(&part.messages);
-        for ((place, produce), receipt) in messages.zip(&mut receipts) {
+        for (index, ((place, produce), receipt)) in messages.zip(&mut receipts).enumerate() {
             if let Some(receipt) = receipt {
                 let receipt = Receipt { deduplicated: true, ..receipt.clone() };
                 results.push(Ok(Reply::Produced(receipt)));
                 continue;
             }
-            results.push(match self.store(produce, Some(&mut batch), &mut decision) {
+            let stored = match pins.get(&index) {
+                Some(pin) => self.follow(produce, pin),
+                None => self.store(produce, Some(&mut batch), &mut decision),
+            };
+            results.push(match stored {
                 Ok(Stored::Here(stored)) => {
                     if produce.envelope.idempotency_key.is_none() {
                         is_new = true;
@@ -137,6 +154,13 @@ impl Context<'_> {
                     Ok(Reply::Produced(stored))
                 }
                 Ok(Stored::Elsewhere(_, onward)) => {
+                    if produce.envelope.idempotency_key.is_none() {
+                        pins.entry(index).or_insert_with(|| {
+                            is_new = true;
+                            let target = onward.topic.topic.clone();
+                            NoncePin { target, routing: onward.routing.clone() }
+                        });
+                    }
                     Ok(Reply::Elsewhere(Box::new(part.onward(*place, onward))))
                 }
                 Err(Refusal::Rejected(rejection)) => Err(rejection),
@@ -153,31 +177,43 @@ impl Context<'_> {
                 receipts,
                 expires,
             };
-            let record = Record {
-                kind: RecordKind::Nonce,
-                hash: part.hash(),
-                expires,
-                bucket: expires.0,
-                body: pack::seal(&record),
-            };
+            let body =
+                if pins.is_empty() { pack::seal(&record) } else { pack::seal_with(&record, &pins) };
+            let (kind, hash) = (RecordKind::Nonce, part.hash());
+            let record = Record { kind, hash, expires, bucket: expires.0, body };
             self.put_record(self.now, record, &mut decision.changes);
         }
         decision.reply = Reply::Each(results);
         Ok(decision)
     }
 
-    /// Returns the receipts of an earlier request with this nonce. Rejects another request.
-    fn receipts_of(&self, part: &ProduceWithNonce) -> Result<Vec<Option<Receipt>>, Refusal> {
+    /// Sends a message to the topic that an earlier request with the nonce was routed to.
+    fn follow(&self, produce: &Produce, pin: &NoncePin) -> Result<Stored, Refusal> {
+        let requested = self.topic_named(&produce.topic)?;
+        let topic = TopicName { topic: pin.target.clone(), ..produce.topic.clone() };
+        let expires = self.now.after(requested.settings.dedupe_ttl_ms);
+        let routed = Routed { source: self.config.shard, topic: requested.row.id, expires };
+        let (target, onward) = self.onward(produce, topic, pin.routing.clone(), routed);
+        Ok(Stored::Elsewhere(target, onward))
+    }
+
+    /// Returns what an earlier request with this nonce has recorded. Rejects another request.
+    fn recorded(
+        &self,
+        part: &ProduceWithNonce,
+    ) -> Result<(Vec<Option<Receipt>>, NoncePins), Refusal> {
         let row = self.rows.row(part.record_key())?;
-        let record = row.map(pack::open::<NonceRecord>).transpose()?;
-        let record = record.filter(|record| {
+        let record = row.map(pack::open_with::<NonceRecord, NoncePins>).transpose()?;
+        let record = record.filter(|(record, _)| {
             (&record.namespace, &record.nonce, record.first)
                 == (part.namespace(), &part.nonce, part.places[0])
                 && self.now < record.expires
         });
         match record {
-            None => Ok(vec![None; part.messages.len()]),
-            Some(record) if record.content == part.content => Ok(record.receipts),
+            None => Ok((vec![None; part.messages.len()], NoncePins::new())),
+            Some((record, pins)) if record.content == part.content => {
+                Ok((record.receipts, pins.unwrap_or_default()))
+            }
             Some(_) => Err(Rejection::NonceConflict.into()),
         }
     }

@@ -39,11 +39,13 @@ pub(crate) struct RoutePin {
 }
 
 impl RoutePin {
-    /// Whether the pin may be used for other content. The content must name the pinned topic, or
-    /// leave the choice to a router if a router chose the pinned topic.
+    /// Whether the pin may be used for other content. A router chose the pinned topic, whatever the
+    /// content names, or else the content names it.
     fn has_target_of(&self, produce: &Produce) -> bool {
-        let names_none = produce.routing.is_some() || produce.envelope.target_topic.is_none();
-        (self.routing.is_some() && names_none) || produce.final_topic().topic == self.target
+        let named = produce.envelope.target_topic.as_ref();
+        self.routing.is_some()
+            || named == Some(&self.target)
+            || produce.final_topic().topic == self.target
     }
 }
 
@@ -94,11 +96,24 @@ impl Context<'_> {
         show_claimed_key(self.now, &Keyed::routed(&of.routed, &of.tenant, &of.key), self.rows)
     }
 
+    /// Returns the pin of the key, if an earlier try of the message went to another shard.
+    pub(crate) fn pin_of(
+        &self,
+        produce: &Produce,
+        keyed: &Keyed<'_>,
+    ) -> Result<Option<(Content, RoutePin)>, Refusal> {
+        if self.config.shards <= 1 || produce.routed.is_some() {
+            return Ok(None);
+        }
+        keyed.pin(self.now, self.rows)
+    }
+
     /// Returns the command for the target shard, if the message belongs to another shard.
     pub(crate) fn forward(
         &self,
         produce: &Produce,
         keyed: Option<&Keyed<'_>>,
+        pin: Option<(Content, RoutePin)>,
         batch: Option<&ProduceBatch>,
         decision: &mut Decision,
     ) -> Result<Option<(ShardId, Box<Produce>)>, Refusal> {
@@ -108,7 +123,6 @@ impl Context<'_> {
         let requested = self.topic_named(&produce.topic)?;
         let ttl_ms = requested.settings.dedupe_ttl_ms;
         let is_decided_together = batch.is_some_and(|batch| !batch.is_of_request());
-        let pin = keyed.map(|keyed| keyed.pin(self.now, self.rows)).transpose()?.flatten();
         let (topic, routing, expires) = match pin {
             Some((content, pin)) => {
                 // In a commit a conflict is rejected here. If only the target rejected it, the
@@ -155,11 +169,23 @@ impl Context<'_> {
                 (topic, produce.routing.clone(), expires)
             }
         };
-        let target = topic.shard(self.config.shards);
         let routed = Routed { source: self.config.shard, topic: requested.row.id, expires };
+        Ok(Some(self.onward(produce, topic, routing, routed)))
+    }
+
+    /// Returns the command for the shard of `topic`, to which the message was routed.
+    pub(crate) fn onward(
+        &self,
+        produce: &Produce,
+        topic: TopicName,
+        routing: Option<Box<Routing>>,
+        routed: Routed,
+    ) -> (ShardId, Box<Produce>) {
+        let target = topic.shard(self.config.shards);
         let onward =
             Produce { topic, routing, routed: Some(routed), seen: None, ..produce.clone() };
-        Ok(Some((target, Box::new(onward))))
+        // The decision has been followed.
+        (target, Box::new(Produce { needs_routing: false, ..onward }))
     }
 
     /// Rejects a target that is known to reject the message, so that no key is pinned to it.

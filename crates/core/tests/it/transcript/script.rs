@@ -358,6 +358,7 @@ pub(super) fn produce(words: &[String]) -> Produce {
             extension: Extension::of(map(words, "labels"), map(words, "headers")),
         },
         routing: option(words, "route").map(routing),
+        needs_routing: flag(words, "must-route"),
         trace: None,
         seen: option(words, "seen").map(|seen| match seen.parse() {
             Ok(partitions) => Seen::Partitions(partitions),
