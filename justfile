@@ -227,6 +227,12 @@ sdk LANGUAGE NAME='':
     {{ build_dev }}
     target/debug/sdk target/debug/driftq sdks/scenarios '{{ NAME }}' -- {{ if LANGUAGE == 'rust' { 'target/debug/examples/agent' } else { error('no SDK for ' + LANGUAGE) } }}
 
+# Produce for SECONDS through a router hook that misbehaves; compare receipts and messages
+[group('proofs')]
+router SECONDS='60':
+    {{ build_dev }}
+    target/debug/router target/debug/driftq {{ SECONDS }}
+
 # Find seeded bugs of the Rust SDK, all or those NAMED: each by the scenario that its patch names
 [group('proofs')]
 sdk-bugs *NAMES:

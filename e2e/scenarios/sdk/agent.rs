@@ -66,6 +66,11 @@ impl Agent {
         Ok(kill_process(pid, signal)?)
     }
 
+    /// The id of its process, if it has not exited.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Whether it has exited, with its status. A signal is no status.
     pub(crate) fn exited(&mut self) -> anyhow::Result<Option<Option<i32>>> {
         Ok(self.child.try_wait()?.map(|status| status.code()))

@@ -1,10 +1,11 @@
 //! `sdk BINARY SCENARIOS [NAME] -- AGENT…`: runs the scenarios of the SDKs against an agent. Each has
-//! a server, a faulty connection, a provider and a clock of its own.
+//! a server, a faulty connection, a provider and a clock of its own. [`load`] has the other form.
 #![expect(clippy::print_stdout, reason = "command-line program")]
 
 mod agent;
 mod expect;
 mod http1;
+mod load;
 mod provider;
 mod proxy;
 mod run;
@@ -28,6 +29,13 @@ async fn main() -> anyhow::Result<()> {
     let usage = "usage: sdk BINARY SCENARIOS [NAME] -- AGENT…";
     let at = arguments.iter().position(|argument| argument == "--").context(usage)?;
     let (own, agent) = (&arguments[..at], &arguments[at + 1..]);
+    if let [load, what, binary, count @ ..] = own
+        && load == "load"
+    {
+        let count = count.first().map(|count| count.parse()).transpose()?;
+        println!("{}", load::run(what, binary, count, agent).await?);
+        return Ok(());
+    }
     let (binary, directory, part) = match own {
         [binary, directory] => (binary, directory, ""),
         [binary, directory, part] => (binary, directory, &**part),

@@ -1,6 +1,7 @@
 //! Stands between the agents and the server: records requests, and makes some of them fail.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use serde_json::json;
@@ -29,13 +30,18 @@ struct Shared {
 struct State {
     faults: Vec<Fault>,
     seen: Vec<Request>,
+    /// When each of them came.
+    times: Vec<Instant>,
+    /// When the last settle with a rejected item was answered.
+    rejected_at: Option<Instant>,
 }
 
 impl Proxy {
     pub(crate) async fn start(server: &str, faults: Vec<Fault>) -> anyhow::Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
-        let state = Mutex::new(State { faults, seen: Vec::new() });
+        let state =
+            Mutex::new(State { faults, seen: Vec::new(), times: Vec::new(), rejected_at: None });
         let http = reqwest::Client::builder().no_proxy().build()?;
         let shared = Arc::new(Shared { server: server.to_owned(), http, state });
         let mut connections = JoinSet::new();
@@ -56,6 +62,20 @@ impl Proxy {
     /// How many requests to this route have come.
     pub(crate) fn seen(&self, route: &str) -> usize {
         self.shared.state().seen.iter().filter(|request| request.route == route).count()
+    }
+
+    /// When the requests to this route came whose body contains `with`.
+    pub(crate) fn times(&self, route: &str, with: &str) -> Vec<Instant> {
+        let state = self.shared.state();
+        let of = state.seen.iter().zip(&state.times).filter(|(request, _)| {
+            request.route == route && String::from_utf8_lossy(&request.body).contains(with)
+        });
+        of.map(|(_, at)| *at).collect()
+    }
+
+    /// When the last settle with a rejected item was answered.
+    pub(crate) fn rejected_at(&self) -> Option<Instant> {
+        self.shared.state().rejected_at
     }
 
     /// Whether a request to some route had this header.
@@ -87,6 +107,7 @@ impl Shared {
 
     async fn serve(&self, mut connection: TcpStream) -> anyhow::Result<()> {
         while let Some(request) = Request::read(&mut connection).await? {
+            let came = Instant::now();
             let how = self.meets(&request);
             let asked = async {
                 match how {
@@ -101,7 +122,16 @@ impl Shared {
                 () = is_closed(&connection) => return Ok(()),
             };
             let items = request.json()["items"].as_array().map_or(0, Vec::len);
-            self.state().seen.push(request);
+            let is_rejected = request.route == "POST /v1/settle"
+                && String::from_utf8_lossy(&body).contains("STALE_LEASE");
+            {
+                let mut state = self.state();
+                state.seen.push(request);
+                state.times.push(came);
+                if is_rejected {
+                    state.rejected_at = Some(Instant::now());
+                }
+            }
             let error = |code: &str, outcome: &str| {
                 json!({ "error": code, "message": "by the proxy", "retryable": true,
                     "retry_after_ms": 50, "outcome": outcome })

@@ -46,6 +46,9 @@ enum What {
     BlockMs(u64),
     /// Wait, let no other task run on this thread, and end when the handler is cancelled.
     BlockUntilCancelledMs(u64),
+    /// Compute, and let no other task run on this thread.
+    #[serde(alias = "hold_interpreter_ms")]
+    BurnMs(u64),
     /// Wait for a command of the runner.
     AwaitGo(u64),
     /// End without success.
@@ -55,6 +58,7 @@ enum What {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Effect {
+    /// `{id}` is the id of the message.
     key: String,
     #[serde(default)]
     request: Option<String>,
@@ -131,7 +135,7 @@ impl Handler {
                 continue;
             }
             match what {
-                What::Effect(effect) => self.effect(effect, ctx).await?,
+                What::Effect(effect) => self.effect(effect, order, ctx).await?,
                 What::Commit(topics) => {
                     let mut commit = ctx.commit();
                     for topic in topics {
@@ -144,6 +148,12 @@ impl Handler {
                 }
                 What::WaitMs(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
                 What::BlockMs(ms) => std::thread::sleep(Duration::from_millis(*ms)),
+                What::BurnMs(ms) => {
+                    let began = Instant::now();
+                    while began.elapsed() < Duration::from_millis(*ms) {
+                        std::hint::spin_loop();
+                    }
+                }
                 What::BlockUntilCancelledMs(ms) => {
                     let began = Instant::now();
                     while !ctx.is_cancelled() && began.elapsed() < Duration::from_millis(*ms) {
@@ -163,16 +173,17 @@ impl Handler {
         Ok(())
     }
 
-    async fn effect(&self, effect: &Effect, ctx: &Context) -> Result<(), Fail> {
+    async fn effect(&self, effect: &Effect, order: &Order, ctx: &Context) -> Result<(), Fail> {
         let Effect { key, request, on_doubt, window_ms, in_commit, unreachable_in, die: dies } =
             effect;
+        let key = key.replace("{id}", &order.id);
         let attempt = ctx.delivery().lease.attempt;
         let policy = match &**on_doubt {
             "retry" => OnDoubt::Retry,
             "probe" => OnDoubt::Probe,
             _ => OnDoubt::Park,
         };
-        let mut asked = ctx.effect(key).on_doubt(policy);
+        let mut asked = ctx.effect(&key).on_doubt(policy);
         if let Some(request) = request {
             asked = asked.request(request);
         }
