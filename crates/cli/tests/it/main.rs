@@ -13,6 +13,7 @@ mod offline;
 mod proof;
 mod quarantine;
 mod reference;
+mod relay;
 mod session;
 mod stage;
 mod status;

@@ -9,6 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use expect_test::Expect;
 use tempfile::TempDir;
@@ -39,7 +40,10 @@ impl Stage {
         let server = std::env::var("DRIFTQ_TEST_POSTGRES").expect(
             "no PostgreSQL to test with: run this by `just test`, or under e2e/with-postgres",
         );
-        let name = format!("cli{}", std::process::id());
+        // Tests may run in one process.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("cli{}_{number}", std::process::id());
         let create = format!("CREATE DATABASE {name}");
         let psql = Command::new("psql").args([&server, "-qc", &create]).status();
         assert!(psql.expect("psql is installed").success());

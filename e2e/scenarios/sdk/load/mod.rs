@@ -78,7 +78,9 @@ struct Place<'a> {
 impl<'a> Place<'a> {
     async fn start(of: &'a Load<'a>, is_durable: bool) -> anyhow::Result<Place<'a>> {
         let server = Server::start(of.binary, is_durable).await?;
-        server.create("orders", None).await?;
+        // Many attempts of a message are killed, and none should wait for long.
+        let retry = json!({ "max_attempts": 1_000, "backoff_ms": 50, "max_backoff_ms": 200 });
+        server.create("orders", Some(&retry)).await?;
         let proxy = Proxy::start(server.api.url(), Vec::new()).await?;
         let provider = Provider::start(Vec::new()).await?;
         Ok(Place { of, server, proxy, provider, events: Events::default(), produced: 0 })
