@@ -221,11 +221,39 @@ examples:
     {{ build_dev }}
     target/debug/workers target/debug/driftq
 
-# Run the scenarios of sdks/scenarios, all or those whose name contains NAME, with the SDK of LANGUAGE: rust
+# Run the scenarios of sdks/scenarios, all or those whose name contains NAME, with an SDK: rust, python or typescript
 [group('proofs')]
-sdk LANGUAGE NAME='':
+sdk LANGUAGE NAME='': (sdk-build LANGUAGE)
+    target/debug/sdk target/debug/driftq sdks/scenarios '{{ NAME }}' -- {{ if LANGUAGE == 'rust' { 'target/debug/examples/agent' } else if LANGUAGE == 'python' { 'python3 sdks/python/agent.py' } else if LANGUAGE == 'typescript' { 'node sdks/typescript/dist-agent/agent.js' } else { error('no SDK for ' + LANGUAGE) } }}
+
+# Block handlers of an SDK for three leases, COUNT times in each way, and measure its renewals
+[group('proofs')]
+sdk-block LANGUAGE COUNT='50': (sdk-load 'block' LANGUAGE COUNT)
+
+# Take leases away from an SDK, and measure how long its handlers go on
+[group('proofs')]
+sdk-lost LANGUAGE COUNT='50': (sdk-load 'lost' LANGUAGE COUNT)
+
+# Stop workers of an SDK under load with COUNT signals
+[group('proofs')]
+sdk-stop LANGUAGE COUNT='300': (sdk-load 'stop' LANGUAGE COUNT)
+
+# Kill workers of an SDK and their child processes COUNT times, and the server, while orders are charged
+[group('proofs')]
+sdk-kill LANGUAGE COUNT='200': (sdk-load 'kill' LANGUAGE COUNT)
+
+# Measure CPU and memory of a worker without messages
+[group('measurements')]
+sdk-idle LANGUAGE: (sdk-load 'idle' LANGUAGE '')
+
+[private]
+sdk-load WHAT LANGUAGE COUNT: (sdk-build LANGUAGE)
+    target/debug/sdk load {{ WHAT }} target/debug/driftq {{ COUNT }} -- {{ if LANGUAGE == 'rust' { 'target/debug/examples/agent' } else if LANGUAGE == 'python' { 'python3 sdks/python/agent.py' } else if LANGUAGE == 'typescript' { 'node sdks/typescript/dist-agent/agent.js' } else { error('no SDK for ' + LANGUAGE) } }}
+
+[private]
+sdk-build LANGUAGE:
     {{ build_dev }}
-    target/debug/sdk target/debug/driftq sdks/scenarios '{{ NAME }}' -- {{ if LANGUAGE == 'rust' { 'target/debug/examples/agent' } else { error('no SDK for ' + LANGUAGE) } }}
+    {{ if LANGUAGE == 'typescript' { 'cd sdks/typescript && npm install --silent --no-audit --no-fund && npm run --silent build:agent' } else { '' } }}
 
 # Produce for SECONDS through a router hook that misbehaves; compare receipts and messages
 [group('proofs')]
@@ -233,11 +261,10 @@ router SECONDS='60':
     {{ build_dev }}
     target/debug/router target/debug/driftq {{ SECONDS }}
 
-# Find seeded bugs of the Rust SDK, all or those NAMED: each by the scenario that its patch names
+# Find seeded bugs of an SDK, all or those NAMED: each by the scenario that its patch names
 [group('proofs')]
-sdk-bugs *NAMES:
-    {{ build_dev }}
-    cargo run --quiet -p xtask -- sdk-bugs {{ NAMES }}
+sdk-bugs LANGUAGE *NAMES: (sdk-build LANGUAGE)
+    cargo run --quiet -p xtask -- sdk-bugs {{ LANGUAGE }} {{ NAMES }}
 
 # Charge COUNT orders through the ledger in PostgreSQL, in three languages, while writers and relays are killed
 [group('proofs')]

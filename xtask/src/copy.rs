@@ -9,7 +9,7 @@ use crate::tree::Tree;
 
 /// A copy of the tree that can be patched. Its build directory is kept between runs.
 pub(crate) struct Copy {
-    at: PathBuf,
+    pub(crate) at: PathBuf,
     pub(crate) build: PathBuf,
 }
 

@@ -34,7 +34,7 @@ use std::process::ExitCode;
 
 use tree::{Finding, Tree};
 
-const USAGE: &str = "usage: cargo run -p xtask -- tidy | bugs [NAME…|PART/PARTS] | sdk-bugs [NAME…] | readme [BINARY] | small BINARY | release-check [STAGE…]";
+const USAGE: &str = "usage: cargo run -p xtask -- tidy | bugs [NAME…|PART/PARTS] | sdk-bugs LANGUAGE [NAME…] | readme [BINARY] | small BINARY | release-check [STAGE…]";
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

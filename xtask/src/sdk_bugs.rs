@@ -11,16 +11,17 @@ use anyhow::{Context, bail, ensure};
 use crate::copy::Copy;
 use crate::tree::Tree;
 
-/// Folder of the patches.
-const BUGS: &str = "sdks/rust/bugs";
-/// Minimum number of bugs.
+/// Minimum number of bugs of each SDK.
 const BUGS_MIN: usize = 18;
 
-/// Runs the named bugs, or all, against the server and the runner in `target/debug`.
-pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
+/// Runs the named bugs of the SDK of a language, or all, against the server and the runner in
+/// `target/debug`.
+pub(crate) fn run(tree: &Tree, arguments: &[String]) -> anyhow::Result<ExitCode> {
+    let (language, names) = arguments.split_first().context("name a language")?;
+    let bugs = format!("sdks/{language}/bugs/");
     let copy = Copy::make(tree)?;
     let (mut found, mut tried) = (0, 0);
-    for (path, patch) in tree.ending(".patch").filter(|(path, _)| path.starts_with(BUGS)) {
+    for (path, patch) in tree.ending(".patch").filter(|(path, _)| path.starts_with(&bugs)) {
         let name = Path::new(path).file_stem().context("a patch has a name")?.to_string_lossy();
         if !names.is_empty() && !names.iter().any(|wanted| *wanted == name) {
             continue;
@@ -30,28 +31,57 @@ pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
             bail!("{path}:1: begin with `scenario: NAME`, the scenario that it fails");
         };
         copy.apply(patch, &[])?;
-        let build = ["build", "--quiet", "-p", "driftq-client", "--example", "agent"];
-        ensure!(copy.cargo(&build).status()?.success(), "{name} does not compile");
+        let agent = agent(tree, &copy, language).with_context(|| name.to_string())?;
+        let is_found = fails(tree, scenario, &agent)?;
         copy.apply(patch, &["--reverse"])?;
-        let debug = tree.root.join("target/debug");
-        let output = Command::new(debug.join("sdk"))
-            .arg(debug.join("driftq"))
-            .arg(tree.root.join("sdks/scenarios"))
-            .args([scenario, "--"])
-            .arg(copy.build.join("debug/examples/agent"))
-            .env("RUST_BACKTRACE", "0")
-            .output()?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        // A scenario that is not there fails too, but without this line.
-        let is_found =
-            said.lines().any(|line| line.starts_with("FAILED") && line.ends_with(scenario));
-        let why = said.lines().nth(1).unwrap_or_default().trim();
-        let why: String = why.chars().take(100).collect();
-        println!("{:<8} {name}: {why}", if is_found { "found" } else { "MISSED" });
+        println!("{:<8} {name}", if is_found { "found" } else { "MISSED" });
         found += usize::from(is_found);
         tried += 1;
     }
     ensure!(!names.is_empty() || tried >= BUGS_MIN, "{tried} bugs, at least {BUGS_MIN}");
-    println!("bugs found {found} of {tried}");
+    println!("bugs of the SDK for {language} found {found} of {tried}");
     Ok(if tried > 0 && found == tried { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Builds the agent of the patched SDK, and returns its command.
+fn agent(tree: &Tree, copy: &Copy, language: &str) -> anyhow::Result<Vec<String>> {
+    let text = |path: &Path| path.display().to_string();
+    match language {
+        "rust" => {
+            let build = ["build", "--quiet", "-p", "driftq-client", "--example", "agent"];
+            ensure!(copy.cargo(&build).status()?.success(), "it does not compile");
+            Ok(vec![text(&copy.build.join("debug/examples/agent"))])
+        }
+        "python" => Ok(vec!["python3".to_owned(), text(&copy.at.join("sdks/python/agent.py"))]),
+        "typescript" => {
+            let sdk = copy.at.join("sdks/typescript");
+            let modules = sdk.join("node_modules");
+            if !modules.exists() {
+                std::os::unix::fs::symlink(
+                    tree.root.join("sdks/typescript/node_modules"),
+                    modules,
+                )?;
+            }
+            let mut npm = Command::new("npm");
+            let build = npm.current_dir(&sdk).args(["run", "--silent", "build:agent"]);
+            ensure!(build.status()?.success(), "it does not compile");
+            Ok(vec!["node".to_owned(), text(&sdk.join("dist-agent/agent.js"))])
+        }
+        _ => bail!("no SDK for {language}; use rust, python or typescript"),
+    }
+}
+
+/// Whether the agent fails the scenario.
+fn fails(tree: &Tree, scenario: &str, agent: &[String]) -> anyhow::Result<bool> {
+    let debug = tree.root.join("target/debug");
+    let output = Command::new(debug.join("sdk"))
+        .arg(debug.join("driftq"))
+        .arg(tree.root.join("sdks/scenarios"))
+        .args([scenario, "--"])
+        .args(agent)
+        .env("RUST_BACKTRACE", "0")
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    // A scenario that is not there fails too, but without this line.
+    Ok(said.lines().any(|line| line.starts_with("FAILED") && line.ends_with(scenario)))
 }
