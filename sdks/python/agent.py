@@ -116,7 +116,9 @@ class Steps:
         """The steps of this attempt and message."""
         attempt = ctx.delivery.lease.attempt
         mine = (
-            of for of in self.steps if of.get("attempt", attempt) == attempt and of.get("id", order.id) == order.id
+            of
+            for of in self.steps
+            if of.get("attempt", attempt) == attempt and of.get("id", order.id) == order.id
         )
         return [next((name, step[name]) for name in step if name not in ("attempt", "id")) for step in mine]
 
@@ -155,7 +157,9 @@ class Steps:
 
         def probe(e: Execution) -> driftq.Happened[Any] | driftq.NotHappened:
             try:
-                with urllib.request.urlopen(f"{here}/acts/{e.downstream_key}", timeout=PROVIDER_TIME) as found:
+                with urllib.request.urlopen(
+                    f"{here}/acts/{e.downstream_key}", timeout=PROVIDER_TIME
+                ) as found:
                     return driftq.Happened(json.load(found))
             except urllib.error.HTTPError as error:
                 if error.code == http.client.NOT_FOUND:
@@ -163,7 +167,10 @@ class Steps:
                 raise
 
         return {
-            "fn": execute, "probe": probe, "request": of.get("request"), "on_doubt": of["on_doubt"],
+            "fn": execute,
+            "probe": probe,
+            "request": of.get("request"),
+            "on_doubt": of["on_doubt"],
             "window": None if of.get("window_ms") is None else of["window_ms"] / 1000,
             "finish": "commit" if of.get("in_commit") else "now",
         }
@@ -176,7 +183,9 @@ class Report:
         delivery = ctx.delivery
         self.ctx = ctx
         self.of = {
-            "id": order.id, "topic": delivery.topic, "attempt": delivery.lease.attempt,
+            "id": order.id,
+            "topic": delivery.topic,
+            "attempt": delivery.lease.attempt,
             "attempts": delivery.attempts,
         }
 
@@ -207,7 +216,11 @@ def fail(of: Json) -> None:
 
 
 def make_worker(client: driftq.Client, work: Json, provider: str, go: Go) -> driftq.Worker:
-    settings = {"lease": "lease_ms", "max_processing": "max_processing_ms", "shutdown_timeout": "shutdown_timeout_ms"}
+    settings = {
+        "lease": "lease_ms",
+        "max_processing": "max_processing_ms",
+        "shutdown_timeout": "shutdown_timeout_ms",
+    }
     times = {name: work[of] / 1000 for name, of in settings.items() if of in work}
     worker = driftq.Worker(client, concurrency=work.get("concurrency", 8), **times)
     for of in work["handlers"]:

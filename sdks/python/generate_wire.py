@@ -1,7 +1,7 @@
 """Writes src/driftq/_wire.py: the types of the requests and responses that the SDK uses.
 
-    python generate_wire.py          # writes the file
-    python generate_wire.py --check  # fails if the file is not up to date
+python generate_wire.py          # writes the file
+python generate_wire.py --check  # fails if the file is not up to date
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ other systems, and ``ctx.commit`` acks the message and produces the next ones at
     @app.handler("orders", group="biller", on_doubt="retry", window="24h")
     async def bill(order: Order, ctx: Context) -> None:
         charge = await ctx.effect(
-            f"charge-{order.id}", lambda e: charge_card(order.cents, e.downstream_key), request=str(order.cents)
+            f"charge-{order.id}",
+            lambda e: charge_card(order.cents, e.downstream_key),
+            request=str(order.cents),
         )
         await ctx.commit(produce=[ctx.message("receipts", {"charge": charge})])
 

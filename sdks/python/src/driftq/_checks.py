@@ -153,7 +153,7 @@ def _enum(of: type[Enum]) -> Check:
 def _fields(annotation: Any, known: dict[Any, list[Check]]) -> Check:
     if annotation in known:
         # A type can contain itself. Its checker exists before the first value is read.
-        return lambda value: known[annotation][0](value)
+        return lambda value: known[annotation][0](value)  # noqa: PLW0108
     known[annotation] = []
     hints = get_type_hints(annotation, include_extras=True)
     if is_typeddict(annotation):

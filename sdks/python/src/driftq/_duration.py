@@ -20,7 +20,9 @@ def seconds(duration: Duration) -> float:
     elif isinstance(duration, str):
         match = _TEXT.fullmatch(duration.strip())
         if match is None:
-            raise ValueError(f'a duration must be like "500ms", "30s", "5m", "24h" or "7d" (got {duration!r})')
+            raise ValueError(
+                f'a duration must be like "500ms", "30s", "5m", "24h" or "7d" (got {duration!r})'
+            )
         value = float(match[1]) * _UNITS[match[2]]
     else:
         value = float(duration)

@@ -22,8 +22,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from . import _renewals, _retry, _wire
-from ._renewer import Lease, third
+from ._processes import ProcessCalls
 from ._receive import Batch, Receiver
+from ._renewer import Lease, third
 from ._runners import LoopRunner, Runner, ThreadRunner, call_function
 from ._settle import Settler
 from ._signals import EXIT_STATUS
@@ -68,8 +69,13 @@ class Engine:
     """A running worker."""
 
     def __init__(
-        self, client: Client, handlers: Sequence[Handler], middleware: Sequence[Middleware], options: Options,
-        loop: asyncio.AbstractEventLoop | None, on_end: Callable[[], None] | None = None,
+        self,
+        client: Client,
+        handlers: Sequence[Handler],
+        middleware: Sequence[Middleware],
+        options: Options,
+        loop: asyncio.AbstractEventLoop | None,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         self._client = client
         self._options = options
@@ -91,9 +97,12 @@ class Engine:
         self._calls = ThreadPoolExecutor(calls, "driftq-calls")
         self._settler = Settler(self._transport)
         self._renewals = _renewals.start(
-            self._transport.address, self._lose,
-            in_process=options.renewal_in_process, stall_timeout=options.stall_timeout,
+            self._transport.address,
+            self._lose,
+            in_process=options.renewal_in_process,
+            stall_timeout=options.stall_timeout,
         )
+        self._processes: list[ProcessCalls] = []
         self._runs = [(handler, self._runner(handler, middleware, loop)) for handler in handlers]
         self._slots = [Slots(handler.concurrency) for handler in handlers]
         self._slots_of = {id(handler): slots for handler, slots in zip(handlers, self._slots, strict=True)}
@@ -103,8 +112,12 @@ class Engine:
         """Starts to receive."""
         for (handler, runner), slots in zip(self._runs, self._slots, strict=True):
             worker: _wire.Worker = {
-                "id": self.owner, "sdk": "python", "version": __version__, "host": socket.gethostname(),
-                "pid": os.getpid(), "concurrency": handler.concurrency,
+                "id": self.owner,
+                "sdk": "python",
+                "version": __version__,
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "concurrency": handler.concurrency,
             }
             lease_ms = round(self._options.lease * 1000)
             receiver = Receiver(self._transport, handler, worker, lease_ms, slots, self._stop)
@@ -154,9 +167,9 @@ class Engine:
                 raise RuntimeError("async handlers need a loop")
             return LoopRunner(loop, middleware, self._ended)
         if handler.kind == "process":
-            from ._processes import ProcessCalls
-
-            return ThreadRunner(handler.concurrency, ProcessCalls(handler), middleware, self._ended)
+            processes = ProcessCalls(handler, self._client)
+            self._processes.append(processes)
+            return ThreadRunner(handler.concurrency, processes, middleware, self._ended)
         return ThreadRunner(handler.concurrency, call_function, middleware, self._ended)
 
     # Receiving.
@@ -326,6 +339,8 @@ class Engine:
         self.stop()
         for _, runner in self._runs:
             runner.close()
+        for processes in self._processes:
+            processes.close()
         self._settler.close()
         self._renewals.close()
         self._requests.shutdown(wait=False)
@@ -390,5 +405,7 @@ class Engine:
             with self._changed:
                 names = [work.name for work in self._in_work.values()]
             _logger.warning(
-                "the interpreter was held for %.1f s, while these were in work: %s", late, ", ".join(names[:8])
+                "the interpreter was held for %.1f s, while these were in work: %s",
+                late,
+                ", ".join(names[:8]),
             )

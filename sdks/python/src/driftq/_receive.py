@@ -13,6 +13,7 @@ from . import _wire
 from ._transport import SendError, Transport
 from ._work import Handler, Slots
 from .delivery import Delivery
+from .errors import OutcomeUnknown
 
 _logger = logging.getLogger("driftq.worker")
 
@@ -42,7 +43,12 @@ class Receiver:
     """Long polls for one handler."""
 
     def __init__(
-        self, transport: Transport, handler: Handler, worker: _wire.Worker, lease_ms: int, slots: Slots,
+        self,
+        transport: Transport,
+        handler: Handler,
+        worker: _wire.Worker,
+        lease_ms: int,
+        slots: Slots,
         stop: threading.Event,
     ) -> None:
         self._transport = transport
@@ -62,7 +68,9 @@ class Receiver:
                 self._slots.give_back(free)
                 _logger.warning(
                     "receiving from %s/%s failed; trying again: %s",
-                    self._handler.topic, self._handler.group, failed,
+                    self._handler.topic,
+                    self._handler.group,
+                    failed,
                 )
                 wait = self._backoff * (0.5 + random.random() / 2) if failed.after is None else failed.after
                 self._backoff = min(self._backoff * 2, _BACKOFF_MAX)
@@ -78,14 +86,22 @@ class Receiver:
         free = self._slots.take_all()
         if free == 0:
             return None
-        batch = self.receive(free, 0)
+        try:
+            batch = self.receive(free, 0)
+        except _FailedError as failed:
+            raise OutcomeUnknown(str(failed)) from failed
         self._slots.give_back(free - len(batch.deliveries))
         return batch
 
     def receive(self, most: int, wait_ms: int) -> Batch:
         body: _wire.Receive = {
-            "topic": self._handler.topic, "group": self._handler.group, "owner": self._worker["id"],
-            "max": most, "wait_ms": wait_ms, "lease_ms": self._lease_ms, "worker": self._worker,
+            "topic": self._handler.topic,
+            "group": self._handler.group,
+            "owner": self._worker["id"],
+            "max": most,
+            "wait_ms": wait_ms,
+            "lease_ms": self._lease_ms,
+            "worker": self._worker,
         }
         try:
             reply = self._transport.send("POST", "receive", body, timeout=wait_ms / 1000 + _ANSWER_TIME)

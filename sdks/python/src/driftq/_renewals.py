@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from . import _renewer
@@ -115,8 +115,11 @@ class ProcessRenewals:
     def _start(self) -> None:
         """Starts a process, or the thread if that fails. Called with the lock."""
         settings = {
-            "url": self._address.url, "api_key": self._address.api_key, "parent": os.getpid(),
-            "certificates": self._address.certificates, "stall_timeout": self._stall_timeout,
+            "url": self._address.url,
+            "api_key": self._address.api_key,
+            "parent": os.getpid(),
+            "certificates": self._address.certificates,
+            "stall_timeout": self._stall_timeout,
         }
         try:
             if self._failures >= _FAILURES_MAX:
@@ -125,12 +128,15 @@ class ProcessRenewals:
                 raise OSError("this program has no Python executable")
             child = subprocess.Popen(
                 [sys.executable, "-I", "-S", _renewer.__file__],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
             )
         except (OSError, ValueError) as error:
             _logger.warning(
-                "no renewal process (%s); a thread renews, and a handler that holds the interpreter for longer "
-                "than a lease loses it", error,
+                "no renewal process (%s); a thread renews, and a handler that holds the interpreter for "
+                "longer than a lease loses it",
+                error,
             )
             self._thread = ThreadRenewals(self._address, self._lost)
             self._thread.begin(self._resumed())
@@ -144,7 +150,7 @@ class ProcessRenewals:
             self._write("begin", [_wire(lease) for lease in resumed])
         threading.Thread(target=self._read, args=(child,), name="driftq-renewals", daemon=True).start()
 
-    def _resumed(self) -> Iterable[Any]:
+    def _resumed(self) -> list[_renewer.Lease]:
         """The leases that are held, to be renewed at once. The server knows whether they have ended."""
         now = time.monotonic()
         for lease in self._held.values():

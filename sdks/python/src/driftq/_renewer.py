@@ -2,9 +2,9 @@
 renewal process, which starts in about 0.1 s and shares no interpreter with the handlers.
 
 The parent writes lines of JSON: the settings first, then ``["begin", [[token, lease, renew_at, ends_at,
-over_at], ...]]``, ``["end", [token, ...]]`` and ``["alive"]``. The process writes ``["ready"]`` and ``["lost",
-token, why]``. Times are those of the monotonic clock, which both processes share, in seconds. It ends with
-its parent: at the end of its input, and when it has another parent.
+over_at], ...]]``, ``["end", [token, ...]]`` and ``["alive"]``. The process writes ``["ready"]`` and
+``["lost", token, why]``. Times are those of the monotonic clock, which both processes share, in seconds.
+It ends with its parent: at the end of its input, and when it has another parent.
 """
 
 from __future__ import annotations

@@ -44,8 +44,14 @@ _Attempt = dict[str, Any] | _NotNow | _Refusal | _Unknown
 
 
 def call(
-    transport: Transport, path: str, body: object = None, *, is_repeatable: bool, timeout: float,
-    trace: Trace | None = None, method: str | None = None,
+    transport: Transport,
+    path: str,
+    body: object = None,
+    *,
+    is_repeatable: bool,
+    timeout: float,
+    trace: Trace | None = None,
+    method: str | None = None,
 ) -> dict[str, Any]:
     """Sends a request until it succeeds, is rejected, or ``timeout`` ends.
 

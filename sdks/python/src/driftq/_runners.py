@@ -8,6 +8,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Protocol
 
 from ._values import DecodeError
@@ -52,7 +53,7 @@ class LoopRunner:
                 continue
             task = self._loop.create_task(self._run(work), name=work.name)
             # The loop keeps no reference to its tasks. Messages in work are kept by the engine.
-            work.cancel = lambda task=task: self._cancel(task)
+            work.cancel = partial(self._cancel, task)
             if work.context.cancelled.is_set():
                 task.cancel()
 

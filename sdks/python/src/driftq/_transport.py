@@ -103,8 +103,12 @@ class Transport:
         limit = urllib3.Timeout(connect=min(timeout, _CONNECT_TIME), read=timeout)
         try:
             response = self._pool.request(
-                method, f"{self.address.url}/v1/{path}", body=data, headers=headers,
-                timeout=limit, redirect=False,
+                method,
+                f"{self.address.url}/v1/{path}",
+                body=data,
+                headers=headers,
+                timeout=limit,
+                redirect=False,
             )
         except (NewConnectionError, ConnectTimeoutError) as error:
             raise SendError(f"{what}: {error}", is_sent=False) from error

@@ -7,11 +7,12 @@ value that is not what the annotation says raises ``DecodeError``.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import sys
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, get_type_hints
 
 from ._checks import check_type, checker
 from ._transport import to_json
@@ -34,7 +35,7 @@ def encode(value: object) -> str | bytes:
 
 def to_plain(value: object) -> Any:
     """The value as JSON takes it: models and dataclasses become dictionaries."""
-    if value is None or isinstance(value, str | int | float) and not isinstance(value, Enum):
+    if value is None or (isinstance(value, str | int | float) and not isinstance(value, Enum)):
         return value
     if isinstance(value, dict):
         return {_name(name): to_plain(of) for name, of in value.items()}
@@ -78,6 +79,30 @@ def plain_decoder(annotation: Any) -> Callable[[Any], Any]:
     check_type(annotation)
     check = checker(annotation)
     return lambda value: _guard(check, value)
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
+
+
+def value_type(fn: Callable[..., Any]) -> Any:
+    """The annotation of the first parameter."""
+    parameters = list(inspect.signature(fn).parameters.values())
+    if len(parameters) < 2:
+        raise TypeError(f"a handler takes the value and the context: {fn!r}")
+    first = parameters[0]
+    if first.annotation is inspect.Parameter.empty:
+        return Any
+    if not isinstance(first.annotation, str):
+        return first.annotation
+    of = fn if inspect.isroutine(fn) else type(fn).__call__
+    try:
+        return get_type_hints(of, include_extras=True)[first.name]
+    except NameError as error:
+        raise TypeError(
+            f"{first.name}: {first.annotation} is not at the top level of its module: {error}"
+        ) from error
 
 
 def _guard(decode: Callable[[Any], Any], value: Any) -> Any:

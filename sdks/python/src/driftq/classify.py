@@ -5,6 +5,7 @@ from __future__ import annotations
 import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from .outcomes import Declined, NotHappened
 
@@ -54,7 +55,7 @@ def _status_of(error: Exception) -> int | None:
     return status if isinstance(status, int) else None
 
 
-def _is_refused(error: object) -> bool:
+def _is_refused(error: Any) -> bool:
     """Whether no connection was opened. The libraries are recognized by names, so none is imported."""
     if isinstance(error, ConnectionRefusedError):
         return True
@@ -62,8 +63,7 @@ def _is_refused(error: object) -> bool:
     if names & {"httpx.ConnectError", "urllib3.NewConnectionError"}:
         return True
     if names & {"requests.ConnectionError"}:
-        arguments = getattr(error, "args", ())
-        return bool(arguments) and _is_refused(arguments[0])
+        return bool(error.args) and _is_refused(error.args[0])
     if isinstance(error, urllib.error.URLError) or "urllib3.MaxRetryError" in names:
-        return _is_refused(getattr(error, "reason", None))
+        return _is_refused(error.reason)
     return False

@@ -71,7 +71,7 @@ class Client:
     ) -> dict[str, Any]:
         """Calls any route, by its path below ``/v1``, and returns the body of the response.
 
-        After an unknown outcome it is sent again only if ``is_repeatable``. That is the default of GET and PUT.
+        After an unknown outcome it is sent again only if ``is_repeatable``, the default of GET and PUT.
         """
         repeatable = method in ("GET", "PUT") if is_repeatable is None else is_repeatable
         return _retry.call(
@@ -155,7 +155,7 @@ class AsyncClient:
 
     async def produce(self, topic: str, value: object, **fields: Any) -> Receipt:
         """Stores a message, as :meth:`Client.produce` does."""
-        return await asyncio.to_thread(self._client.produce, topic, value, **fields)
+        return await asyncio.to_thread(lambda: self._client.produce(topic, value, **fields))
 
     async def produce_batch(self, messages: Iterable[Message]) -> list[Receipt | Error]:
         """Stores messages, as :meth:`Client.produce_batch` does."""

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import _retry, _wire
-from ._transport import Trace, Transport
+from . import _wire
 from ._values import to_plain
-from .effect import Ledger
+from .effect import Call, Ledger
 from .errors import Error, Refused
 from .message import Message
 from .outcomes import Retry
 
-#: How long a commit is tried.
-_TIMEOUT = 60.0
-_UNSET = object()
+UNSET = object()
 
 
 def commit(
-    transport: Transport,
+    call: Call,
     ledger: Ledger,
     token: str,
-    trace: Callable[[], Trace | None],
     *,
     produce: Sequence[Message],
     pointers: Sequence[Mapping[str, Any]],
-    result: object = _UNSET,
+    result: object = UNSET,
 ) -> None:
     """Commits. If the server rejects the commit, the outcomes of its effects are recorded before the
     attempt fails: a known outcome is never left unfinished."""
@@ -35,12 +31,12 @@ def commit(
         body["produce"] = [message.to_wire() for message in produce]
     if pointers:
         body["pointers"] = [dict(pointer) for pointer in pointers]  # type: ignore[misc]
-    if result is not _UNSET:
+    if result is not UNSET:
         body["result"] = to_plain(result)
     if ledger.pending:
         body["effects"] = list(ledger.pending)
     try:
-        _retry.call(transport, "commit", body, is_repeatable=True, timeout=_TIMEOUT, trace=trace())
+        call("commit", body)
     except Refused as refused:
         ledger.finish_pending()
         raise Retry(f"the commit was rejected: {refused}") from refused
@@ -52,4 +48,4 @@ def commit(
         except Error as unfinished:
             error.add_note(f"an outcome was not recorded: {unfinished}")
         raise
-    ledger.pending.clear()
+    ledger.set_pending([])

@@ -15,12 +15,14 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequen
 from concurrent.futures import Executor
 from typing import Any, Literal, TypeVar, overload
 
+from . import _retry
 from ._duration import Duration
-from ._transport import Trace, Transport
+from ._transport import Trace
+from ._values import is_async
 from .client import AsyncClient, Client, TracedClient
-from .commit import _UNSET, commit
+from .commit import UNSET, commit
 from .delivery import Delivery
-from .effect import EffectOptions, Execution, Ledger, OnDoubt, Recorded, ToDo
+from .effect import Call, EffectOptions, Execution, Ledger, OnDoubt, Recorded, ToDo
 from .message import Message
 from .outcomes import Cancelled, Happened, NotHappened
 
@@ -30,12 +32,21 @@ Probed = Happened[Any] | NotHappened
 
 _logger = logging.getLogger("driftq.handler")
 
+#: How long the ledger is asked and a commit is tried. The lease of the message may end the attempt before.
+_REQUEST_TIMEOUT = 60.0
+
 
 class BaseContext:
     """The delivery that a handler works on, and whether it still counts."""
 
     def __init__(
-        self, client: Client, delivery: Delivery, owner: str, on_doubt: OnDoubt | None, window: Duration | None
+        self,
+        client: Client,
+        delivery: Delivery,
+        owner: str,
+        on_doubt: OnDoubt | None,
+        window: Duration | None,
+        call: Call | None = None,
     ) -> None:
         #: The delivery.
         self.delivery = delivery
@@ -44,11 +55,11 @@ class BaseContext:
         #: A logger that names the message, its attempt and its run.
         self.log: logging.LoggerAdapter[logging.Logger] = _Log(_logger, delivery)
         self._shared_client = client
-        self._transport: Transport = client._transport
+        self._call_server = call or self._send
         self._trace = delivery.trace
         self._on_doubt: OnDoubt | None = on_doubt
         self._window = window
-        self._ledger = Ledger(self._transport, delivery.lease.token, owner, lambda: self._trace)
+        self._ledger = Ledger(self._call_server, delivery.lease.token, owner)
         self._is_committed = False
 
     def message(self, topic: str, value: object, key: str | None = None, **fields: Any) -> Message:
@@ -63,6 +74,12 @@ class BaseContext:
     def continue_trace(self, traceparent: str, tracestate: str | None = None) -> None:
         """Sets the trace that the requests of the handler continue, instead of that of the message."""
         self._trace = Trace(traceparent, tracestate)
+
+    def _send(self, path: str, body: object) -> dict[str, Any]:
+        transport = self._shared_client._transport
+        return _retry.call(
+            transport, path, body, is_repeatable=True, timeout=_REQUEST_TIMEOUT, trace=self._trace
+        )
 
     def _options(self, options: EffectOptions) -> EffectOptions:
         return EffectOptions(
@@ -81,8 +98,12 @@ class BaseContext:
         self, produce: Sequence[Message], pointers: Sequence[Mapping[str, Any]], result: object
     ) -> None:
         commit(
-            self._transport, self._ledger, self.delivery.lease.token, lambda: self._trace,
-            produce=produce, pointers=pointers, result=result,
+            self._call_server,
+            self._ledger,
+            self.delivery.lease.token,
+            produce=produce,
+            pointers=pointers,
+            result=result,
         )
         self._is_committed = True
 
@@ -97,20 +118,40 @@ class SyncContext(BaseContext):
 
     @overload
     def effect(
-        self, key: str, fn: Callable[[Execution], T], *, returns: type[R], request: str | None = None,
-        on_doubt: OnDoubt | None = None, probe: Callable[[Execution], Probed] | None = None,
-        window: Duration | None = None, finish: Literal["now", "commit"] = "now",
+        self,
+        key: str,
+        fn: Callable[[Execution], T],
+        *,
+        returns: type[R],
+        request: str | None = None,
+        on_doubt: OnDoubt | None = None,
+        probe: Callable[[Execution], Probed] | None = None,
+        window: Duration | None = None,
+        finish: Literal["now", "commit"] = "now",
     ) -> R: ...
     @overload
     def effect(
-        self, key: str, fn: Callable[[Execution], T], *, request: str | None = None,
-        on_doubt: OnDoubt | None = None, probe: Callable[[Execution], Probed] | None = None,
-        window: Duration | None = None, finish: Literal["now", "commit"] = "now",
+        self,
+        key: str,
+        fn: Callable[[Execution], T],
+        *,
+        request: str | None = None,
+        on_doubt: OnDoubt | None = None,
+        probe: Callable[[Execution], Probed] | None = None,
+        window: Duration | None = None,
+        finish: Literal["now", "commit"] = "now",
     ) -> T: ...
     def effect(
-        self, key: str, fn: Callable[[Execution], Any], *, returns: Any = Any, request: str | None = None,
-        on_doubt: OnDoubt | None = None, probe: Callable[[Execution], Probed] | None = None,
-        window: Duration | None = None, finish: Literal["now", "commit"] = "now",
+        self,
+        key: str,
+        fn: Callable[[Execution], Any],
+        *,
+        returns: Any = Any,
+        request: str | None = None,
+        on_doubt: OnDoubt | None = None,
+        probe: Callable[[Execution], Probed] | None = None,
+        window: Duration | None = None,
+        finish: Literal["now", "commit"] = "now",
     ) -> Any:
         """Executes an effect with ``fn``, or returns its recorded result.
 
@@ -139,7 +180,7 @@ class SyncContext(BaseContext):
         self,
         produce: Sequence[Message] = (),
         pointers: Sequence[Mapping[str, Any]] = (),
-        result: object = _UNSET,
+        result: object = UNSET,
     ) -> None:
         """Acks the message, records outcomes and produces messages at once. It is the last thing that a
         handler does. ``result`` is recorded for clients that wait for it."""
@@ -161,37 +202,65 @@ class Context(BaseContext):
 
     @overload
     async def effect(
-        self, key: str, fn: Callable[[Execution], Awaitable[Any]], *, returns: type[R],
-        request: str | None = None, on_doubt: OnDoubt | None = None,
+        self,
+        key: str,
+        fn: Callable[[Execution], Awaitable[Any]],
+        *,
+        returns: type[R],
+        request: str | None = None,
+        on_doubt: OnDoubt | None = None,
         probe: Callable[[Execution], Awaitable[Probed] | Probed] | None = None,
-        window: Duration | None = None, finish: Literal["now", "commit"] = "now",
+        window: Duration | None = None,
+        finish: Literal["now", "commit"] = "now",
     ) -> R: ...
     @overload
     async def effect(
-        self, key: str, fn: Callable[[Execution], Any], *, returns: type[R],
-        request: str | None = None, on_doubt: OnDoubt | None = None,
+        self,
+        key: str,
+        fn: Callable[[Execution], Any],
+        *,
+        returns: type[R],
+        request: str | None = None,
+        on_doubt: OnDoubt | None = None,
         probe: Callable[[Execution], Awaitable[Probed] | Probed] | None = None,
-        window: Duration | None = None, finish: Literal["now", "commit"] = "now",
+        window: Duration | None = None,
+        finish: Literal["now", "commit"] = "now",
     ) -> R: ...
     @overload
     async def effect(
-        self, key: str, fn: Callable[[Execution], Awaitable[T]], *, request: str | None = None,
+        self,
+        key: str,
+        fn: Callable[[Execution], Awaitable[T]],
+        *,
+        request: str | None = None,
         on_doubt: OnDoubt | None = None,
         probe: Callable[[Execution], Awaitable[Probed] | Probed] | None = None,
-        window: Duration | None = None, finish: Literal["now", "commit"] = "now",
+        window: Duration | None = None,
+        finish: Literal["now", "commit"] = "now",
     ) -> T: ...
     @overload
     async def effect(
-        self, key: str, fn: Callable[[Execution], T], *, request: str | None = None,
+        self,
+        key: str,
+        fn: Callable[[Execution], T],
+        *,
+        request: str | None = None,
         on_doubt: OnDoubt | None = None,
         probe: Callable[[Execution], Awaitable[Probed] | Probed] | None = None,
-        window: Duration | None = None, finish: Literal["now", "commit"] = "now",
+        window: Duration | None = None,
+        finish: Literal["now", "commit"] = "now",
     ) -> T: ...
     async def effect(
-        self, key: str, fn: Callable[[Execution], Any], *, returns: Any = Any, request: str | None = None,
+        self,
+        key: str,
+        fn: Callable[[Execution], Any],
+        *,
+        returns: Any = Any,
+        request: str | None = None,
         on_doubt: OnDoubt | None = None,
         probe: Callable[[Execution], Awaitable[Probed] | Probed] | None = None,
-        window: Duration | None = None, finish: Literal["now", "commit"] = "now",
+        window: Duration | None = None,
+        finish: Literal["now", "commit"] = "now",
     ) -> Any:
         """Executes an effect with ``fn``, or returns its recorded result.
 
@@ -225,7 +294,7 @@ class Context(BaseContext):
         self,
         produce: Sequence[Message] = (),
         pointers: Sequence[Mapping[str, Any]] = (),
-        result: object = _UNSET,
+        result: object = UNSET,
     ) -> None:
         """Acks the message, records outcomes and produces messages at once. It is the last thing that a
         handler does. ``result`` is recorded for clients that wait for it."""
@@ -247,7 +316,7 @@ class Context(BaseContext):
     ) -> tuple[Any, asyncio.CancelledError | None]:
         """Calls a function of the caller. A thread cannot be cancelled, so its outcome is waited for, and
         returned with the cancellation."""
-        if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):
+        if is_async(fn):
             return await fn(execution), None
         run = contextvars.copy_context().run
         running = asyncio.get_running_loop().run_in_executor(self._calls, run, fn, execution)
@@ -278,8 +347,11 @@ class _Log(logging.LoggerAdapter[logging.Logger]):
 
     def __init__(self, logger: logging.Logger, delivery: Delivery) -> None:
         fields = {
-            "message_id": delivery.id, "attempt": delivery.lease.attempt, "run_id": delivery.run_id,
-            "topic": delivery.topic, "group": delivery.group,
+            "message_id": delivery.id,
+            "attempt": delivery.lease.attempt,
+            "run_id": delivery.run_id,
+            "topic": delivery.topic,
+            "group": delivery.group,
         }
         super().__init__(logger, fields)
         run = f" run={delivery.run_id}" if delivery.run_id else ""

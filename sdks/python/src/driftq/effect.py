@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from . import _retry, _wire
+from . import _wire
 from ._duration import Duration, milliseconds
-from ._transport import Trace, Transport, to_json
+from ._transport import to_json
 from ._values import DecodeError, plain_decoder, to_plain
 from .client import nonce
 from .errors import Error, Refused, clean, describe
@@ -21,8 +21,9 @@ from .outcomes import Declined, Happened, NotHappened, Reject, Release, Retry
 
 OnDoubt = Literal["retry", "probe", "park"]
 
-#: How long the ledger is asked. The lease of the message ends the attempt before that.
-_TIMEOUT = 60.0
+#: Sends a request of a handler to a path. Raises :class:`Error`.
+Call = Callable[[str, object], dict[str, Any]]
+
 #: The server takes this much of an error.
 _ERROR_CHARS = 1_000
 _CODE_MAX = 2**31 - 1
@@ -74,19 +75,23 @@ class ToDo:
 class Ledger:
     """The ledger of effects, as one delivery sees it."""
 
-    def __init__(self, transport: Transport, lease_token: str, owner: str, trace: Callable[[], Trace | None]):
-        self._transport = transport
+    def __init__(self, call: Call, lease_token: str, owner: str) -> None:
+        self._call = call
         self._lease_token = lease_token
         self._owner = owner
-        self._trace = trace
         #: Successes that wait for the commit. They stay until it has succeeded or failed, because the
         #: handler can be cancelled while it commits.
         self.pending: list[_wire.Finish] = []
+        #: Is called when outcomes wait for the commit, or no longer do.
+        self.on_pending: Callable[[list[_wire.Finish]], None] = lambda pending: None
 
     def begin(self, key: str, options: EffectOptions) -> Recorded | ToDo:
         """Asks whether to execute an effect. Raises what ends the attempt."""
         body: _wire.Begin = {
-            "lease_token": self._lease_token, "key": key, "nonce": nonce(), "owner": self._owner,
+            "lease_token": self._lease_token,
+            "key": key,
+            "nonce": nonce(),
+            "owner": self._owner,
         }
         if options.request is not None:
             body["request"] = options.request
@@ -122,7 +127,7 @@ class Ledger:
             raise Reject(f"the effect succeeded, and its result is not JSON: {describe(error)}") from error
         finish["result"] = plain
         if options.finish == "commit":
-            self.pending.append(finish)
+            self.set_pending([*self.pending, finish])
             return _read(plain, options)
         try:
             self._record(finish)
@@ -156,9 +161,15 @@ class Ledger:
         """An error of the probe says nothing about the execution, whatever its type."""
         self._record({"token": token, "status": "UNKNOWN", "error": describe(error)[:_ERROR_CHARS]})
 
+    def set_pending(self, pending: list[_wire.Finish]) -> None:
+        """Sets the outcomes that wait for the commit."""
+        self.pending = pending
+        self.on_pending(pending)
+
     def finish_pending(self) -> None:
         """Records the outcomes that waited for a commit: all that can be, and raises the first error."""
-        outcomes, self.pending = self.pending, []
+        outcomes = self.pending
+        self.set_pending([])
         first: Error | None = None
         for finish in outcomes:
             try:
@@ -178,11 +189,6 @@ class Ledger:
                 del finish["result"]
                 self._call("effects/finish", finish)
             raise
-
-    def _call(self, path: str, body: object) -> dict[str, Any]:
-        return _retry.call(
-            self._transport, path, body, is_repeatable=True, timeout=_TIMEOUT, trace=self._trace()
-        )
 
 
 def _recorded(began: dict[str, Any], options: EffectOptions) -> Any:

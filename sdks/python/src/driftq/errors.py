@@ -68,6 +68,10 @@ class WorkerStuck(Exception):
         return f"handlers did not end when they were cancelled: {', '.join(self.names)}"
 
 
+class ProcessError(Exception):
+    """The exception of a handler that ran in a process, as text, or the end of that process."""
+
+
 def of_refusal(status: int, body: dict[str, Any]) -> Error:
     """The error of a rejected request."""
     refused = Refused(status, body)
@@ -91,6 +95,8 @@ def of_item(body: dict[str, Any]) -> Error:
 
 def describe(error: BaseException) -> str:
     """The type and the text of an error of the caller's code, whose text may fail."""
+    if isinstance(error, ProcessError):
+        return clean(error.args[0])
     try:
         text = str(error)
     except Exception:

@@ -74,5 +74,11 @@ class Receipt:
     @staticmethod
     def of(wire: Mapping[str, Any]) -> Receipt:
         """Reads a receipt. Raises ``KeyError`` if it is not one."""
-        names = ("topic", "partition", "offset", "id", "deduplicated")
-        return Receipt(*(wire[name] for name in names), final_topic=wire.get("final_topic"))
+        return Receipt(
+            wire["topic"],
+            wire["partition"],
+            wire["offset"],
+            wire["id"],
+            wire["deduplicated"],
+            wire.get("final_topic"),
+        )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, Protocol, TypeVar, get_type_hints, overload
+from dataclasses import replace
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 from ._duration import Duration, seconds
 from ._engine import Engine, OnLost, Options
 from ._signals import stop_at_signal
-from ._values import decoder
+from ._values import decoder, is_async, value_type
 from ._work import Handler, Kind, Middleware
 from .client import Client
 from .context import Context, SyncContext
@@ -40,13 +40,13 @@ class _Register(Protocol):
 class Worker:
     """Runs handlers for the messages of topics. ::
 
-        app = Worker("http://127.0.0.1:8080")
+    app = Worker("http://127.0.0.1:8080")
 
-        @app.handler("orders", group="biller")
-        async def bill(order: Order, ctx: Context) -> None:
-            ...
+    @app.handler("orders", group="biller")
+    async def bill(order: Order, ctx: Context) -> None:
+        ...
 
-        app.run()
+    app.run()
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class Worker:
 
         The value is read as the annotation of the first parameter says: see :mod:`driftq`. A value that is
         something else makes the message a dead letter. An ``async def`` runs on the loop of the caller, a
-        ``def`` in a thread, and a ``def`` with ``kind="process"`` in a process. ``on_doubt`` and ``window`` are
-        the defaults of its effects.
+        ``def`` in a thread, and a ``def`` with ``kind="process"`` in a process. ``on_doubt`` and ``window``
+        are the defaults of its effects.
         """
         EffectOptions(on_doubt=on_doubt)
         if window is not None:
@@ -121,15 +121,12 @@ class Worker:
         count = self._concurrency if concurrency is None else _check_concurrency(concurrency)
 
         def register(fn: Callable[..., Any]) -> Any:
-            is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(
-                getattr(fn, "__call__", None)
-            )
-            if kind == "process" and is_async:
-                raise TypeError(f"a handler with kind=\"process\" must be a def: {fn!r}")
-            of: Kind = "async" if is_async else (kind or "thread")
+            of: Kind = "async" if is_async(fn) else (kind or "thread")
+            if kind == "process" and of == "async":
+                raise TypeError(f'a handler with kind="process" must be a def: {fn!r}')
             if any((other.topic, other.group) == (topic, group) for other in self._handlers):
                 raise ValueError(f"the worker has a handler for {topic}/{group}")
-            decode = decoder(_value_type(fn))
+            decode = decoder(value_type(fn))
             self._handlers.append(Handler(topic, group, fn, of, decode, count, on_doubt, window))
             return fn
 
@@ -188,11 +185,14 @@ class Worker:
             self._engine.stop()
 
     def join(self) -> None:
-        """Waits until the worker has stopped. Raises ``WorkerStuck`` if handlers ignored their cancellation."""
+        """Waits until the worker has stopped. Raises ``WorkerStuck`` if handlers ignored that they were
+        cancelled."""
         if self._engine is not None:
             self._engine.join()
 
-    async def _serve(self, *, exit_if_stuck: bool = False, once: bool = False) -> Engine:
+    async def _serve(
+        self, *, exit_if_stuck: bool = False, once: bool = False, is_test: bool = False
+    ) -> Engine:
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
 
@@ -201,7 +201,7 @@ class Worker:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(ended.set)
 
-        engine = self._make(loop, on_end, exit_if_stuck=exit_if_stuck, once=once)
+        engine = self._make(loop, on_end, exit_if_stuck=exit_if_stuck, once=once, is_test=is_test)
         self._engine = engine
         engine.start()
         cancelled: asyncio.CancelledError | None = None
@@ -218,15 +218,20 @@ class Worker:
         return engine
 
     def _make(
-        self, loop: asyncio.AbstractEventLoop | None, on_end: Callable[[], None] | None = None, *,
-        exit_if_stuck: bool = False, once: bool = False,
+        self,
+        loop: asyncio.AbstractEventLoop | None,
+        on_end: Callable[[], None] | None = None,
+        *,
+        exit_if_stuck: bool = False,
+        once: bool = False,
+        is_test: bool = False,
     ) -> Engine:
         if not self._handlers:
             raise RuntimeError("the worker has no handlers; add one with @worker.handler(topic, group=…)")
-        of = self._options
-        options = Options(
-            of.lease, of.max_processing, of.shutdown_timeout, of.renewal_in_process, of.stall_timeout,
-            of.on_lost, once, exit_if_stuck,
+        # A test has no time for the start of a process.
+        in_process = self._options.renewal_in_process and not is_test
+        options = replace(
+            self._options, once=once, exit_if_stuck=exit_if_stuck, renewal_in_process=in_process
         )
         return Engine(self.client, self._handlers, self._middleware, options, loop, on_end)
 
@@ -239,22 +244,3 @@ def _check_concurrency(concurrency: int) -> int:
     if not 1 <= concurrency <= _CONCURRENCY_MAX:
         raise ValueError(f"concurrency must be between 1 and {_CONCURRENCY_MAX} (got {concurrency})")
     return concurrency
-
-
-def _value_type(fn: Callable[..., Any]) -> Any:
-    """The annotation of the first parameter."""
-    parameters = list(inspect.signature(fn).parameters.values())
-    if len(parameters) < 2:
-        raise TypeError(f"a handler takes the value and the context: {fn!r}")
-    first = parameters[0]
-    if first.annotation is inspect.Parameter.empty:
-        return Any
-    if not isinstance(first.annotation, str):
-        return first.annotation
-    of = fn if inspect.isroutine(fn) else type(fn).__call__
-    try:
-        return get_type_hints(of, include_extras=True)[first.name]
-    except NameError as error:
-        raise TypeError(
-            f"the type {first.annotation!r} of {first.name} is not known at the top level of its module: {error}"
-        ) from error
