@@ -158,7 +158,9 @@ def _fields(annotation: Any, known: dict[Any, list[Check]]) -> Check:
     hints = get_type_hints(annotation, include_extras=True)
     if is_typeddict(annotation):
         make: Callable[..., Any] = dict
-        required = set(annotation.__required_keys__)
+        # Where annotations are texts, the class does not know which of its keys are not required.
+        optional = {name for name, of in hints.items() if get_origin(of) is NotRequired}
+        required = set(annotation.__required_keys__) - optional
         names = set(hints)
     else:
         make = annotation

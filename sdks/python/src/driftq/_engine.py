@@ -145,6 +145,11 @@ class Engine:
         if self._error is not None:
             raise self._error
 
+    def wait_until_idle(self, timeout: float) -> None:
+        """Waits until no message is in work."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._in_work, timeout)
+
     def is_running(self) -> bool:
         """Whether it has not stopped."""
         return self._thread.is_alive()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -52,7 +52,7 @@ class Address:
     """Where the server is, and how to connect."""
 
     url: str
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     certificates: str | None = None
 
     @staticmethod

@@ -15,7 +15,7 @@ from ._values import Decoder
 from .context import BaseContext
 from .effect import OnDoubt
 from .errors import clean, describe
-from .outcomes import Cancelled, Declined, Reject, Release, Retry
+from .outcomes import Cancelled, Declined, NotHappened, Reject, Release, Retry
 
 #: The longest delay of a nack: 7 days.
 _DELAY_MS_MAX = 604_800_000
@@ -97,7 +97,7 @@ def outcome_of(work: Work, error: BaseException | None) -> _wire.SettleItem:
 def is_expected(error: BaseException | None) -> bool:
     """Whether a handler chose to end this way, so that its trace is of no use."""
     return error is None or isinstance(
-        error, Retry | Reject | Release | Declined | Cancelled | asyncio.CancelledError
+        error, Retry | Reject | Release | Declined | NotHappened | Cancelled | asyncio.CancelledError
     )
 
 

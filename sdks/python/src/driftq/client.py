@@ -7,7 +7,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from . import _retry
@@ -35,6 +35,8 @@ class Client:
         ``timeout`` is how long a request is tried."""
         self._transport = Transport(Address.of(url, api_key, certificates))
         self._timeout = seconds(timeout)
+        #: The trace that the next request continues, if there is one: see :mod:`driftq.otel`.
+        self.trace: Callable[[], Trace | None] = lambda: None
         self._features: frozenset[str] | None = None
         self._features_lock = threading.Lock()
 
@@ -60,11 +62,11 @@ class Client:
 
     def produce_message(self, message: Message) -> Receipt:
         """Stores a message."""
-        return self._produce(message, None)
+        return self._produce(message, self.trace())
 
     def produce_batch(self, messages: Iterable[Message]) -> list[Receipt | Error]:
         """Stores up to 1 000 messages. Each succeeds or fails on its own."""
-        return self._produce_batch(list(messages), None)
+        return self._produce_batch(list(messages), self.trace())
 
     def call(
         self, method: str, path: str, body: object = None, *, is_repeatable: bool | None = None

@@ -25,7 +25,9 @@ from ._proxy import How, Proxy
 #: How long the server may take to start.
 _START_TIME = 10.0
 #: How often the state of the groups is read.
-_INTERVAL = 0.002
+_INTERVAL = 0.004
+#: How long a handler may run until the state is read meanwhile.
+_IDLE_WAIT = 0.1
 
 
 class Broker:
@@ -52,8 +54,9 @@ class Broker:
     def fail(self, *, next: str, how: How, times: int = 1) -> None:
         """Breaks the next requests to a route, by its path below ``/v1``: ``"commit"``, ``"settle"``.
 
-        ``lost_reply`` closes the connection after the server has handled the request, ``lost_request``
-        before. ``unavailable`` is a 503 with outcome none, ``unknown`` one with an unknown outcome, ``busy`` a 429.
+        ``lost_reply`` closes the connection after the server has handled the request, and
+        ``lost_request`` before. ``unavailable`` is a 503 with outcome none, ``unknown`` one with an unknown
+        outcome, ``busy`` a 429, and ``broken`` a 500 without a body.
         """
         self._proxy.fail(next, how, times)
 
@@ -63,8 +66,10 @@ class Broker:
         return handled
 
     def drain(self, worker: Worker, *, timeout: Duration = "30s") -> None:
-        """Runs the worker until every message of its topics is settled, and stops it. While every open message
-        waits for a retry, the clock is advanced to the next one. ``timeout`` is in real time."""
+        """Runs the worker until every message of its topics is settled, and stops it.
+
+        While every open message waits for a retry, the clock is advanced to the next one. ``timeout`` is in
+        real time."""
         ended: Future[object] = Future()
 
         def run() -> None:
@@ -80,6 +85,8 @@ class Broker:
         try:
             # Twice, because a handler may produce to a topic that was read before.
             while times_settled < 2 and not ended.done():
+                if worker._engine is not None:
+                    worker._engine.wait_until_idle(_IDLE_WAIT)
                 open_group = self._open_group(worker.handles)
                 times_settled = times_settled + 1 if open_group is None else 0
                 if open_group is not None:

@@ -70,7 +70,9 @@ class Proxy:
                         return
                     reply: bytes | None = b""
                     if how in (None, "lost_reply", "unknown", "broken"):
-                        server.sendall(request)
+                        # A server that rejects a large body answers before it has read it.
+                        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                            server.sendall(request)
                         reply = _read(replies)
                     if reply is None or how == "lost_reply":
                         return

@@ -1,0 +1,1 @@
+"""DriftQ in web frameworks."""
