@@ -65,7 +65,9 @@ def test_the_key_is_sent_and_not_printed() -> None:
     assert "secret" not in repr(client._transport.address)
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://localhost", "http://", "http://u:p@localhost", "http://localhost?b"])
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8080", "ftp://localhost", "http://", "http://u:p@localhost", "http://localhost?b"]
+)
 def test_a_url_that_is_not_one_of_a_server_is_an_error(url: str) -> None:
     with pytest.raises(ValueError, match="the URL must"):
         Client(url)

@@ -95,7 +95,7 @@ class Engine:
         calls = max(handler.concurrency for handler in handlers)
         self._requests = ThreadPoolExecutor(min(calls, _REQUESTS_MAX), "driftq-requests")
         self._calls = ThreadPoolExecutor(calls, "driftq-calls")
-        self._settler = Settler(self._transport)
+        self._settler = Settler(self._transport, lambda: len(self._in_work), self._wake)
         self._renewals = _renewals.start(
             self._transport.address,
             self._lose,
@@ -237,13 +237,16 @@ class Engine:
             if work.is_ended:
                 return
             work.lost = why
-        work.context.cancelled.set()
+        work.context._cancel()
         work.cancel()
 
     def _ended(self, work: Work, error: BaseException | None) -> None:
         """The handler has ended. Runs on the thread of the handler, or on the loop."""
         if not work.take_end():
             return
+        if self._is_cancelling:
+            with self._changed:
+                self._changed.notify_all()
         if work.lost is None and not work.context._ledger.pending:
             self._conclude(work, error)
             return
@@ -286,7 +289,7 @@ class Engine:
         # If the lease is lost, the result does not count, and another worker has the message.
         if error is not None and not isinstance(error, LeaseLost):
             _logger.warning("%s was not settled: %s", work.name, error)
-        self._done(work)
+        self._done(work, wake=False)
 
     def _record_pending(self, work: Work) -> None:
         try:
@@ -303,13 +306,19 @@ class Engine:
             except Exception:
                 _logger.exception("on_lost failed")
 
-    def _done(self, work: Work) -> None:
+    def _done(self, work: Work, *, wake: bool = True) -> None:
         with self._changed:
             if self._in_work.pop(work.token, None) is None:
                 return
             self._ended_tokens.append(work.token)
-            self._changed.notify_all()
-        self._slots_of[id(work.handler)].give_back()
+            if not self._in_work or self._is_cancelling:
+                self._changed.notify_all()
+        self._slots_of[id(work.handler)].give_back(wake=wake)
+
+    def _wake(self) -> None:
+        """Receives again after the settlements of one request, and not after each."""
+        for slots in self._slots:
+            slots.give_back(0)
 
     def _flush(self) -> None:
         """Ends the renewal of messages that are settled: of many at once, before the next one is due."""
@@ -368,7 +377,7 @@ class Engine:
             works = list(self._in_work.values())
         for work in works:
             work.is_cancelling = True
-            work.context.cancelled.set()
+            work.context._cancel()
             work.cancel()
         self._wait(lambda: all(work.is_ended for work in works), _CANCEL_TIME)
         # Those that have not ended by now are not waited for. They may still act, so they are not released.

@@ -99,7 +99,7 @@ class ProcessCalls:
         except (EOFError, OSError) as closed:
             child.connection.close()
             child.process.join(_CANCEL_TIME)
-            if work.context.cancelled.is_set():
+            if work.context._is_cancelled:
                 raise Cancelled from closed
             status = child.process.exitcode
             raise ProcessError(f"the process of the handler ended with status {status}") from closed
@@ -133,7 +133,7 @@ class ProcessCalls:
         """Runs the handler, and returns what it raised."""
         context = work.context
         child.send(("run", context.delivery, context._ledger._owner))
-        if context.cancelled.is_set():
+        if context._is_cancelled:
             child.cancel()
         while True:
             match child.connection.recv():
@@ -190,7 +190,7 @@ class _Process:
             context._ledger.on_pending = lambda pending: self._send(("pending", pending))
             self._context = context
             if self._is_cancelled:
-                context.cancelled.set()
+                context._cancel()
             error = self._handle(context)
             try:
                 self._send(("end", error))
@@ -219,7 +219,7 @@ class _Process:
                     case ("cancel",):
                         self._is_cancelled = True
                         if self._context is not None:
-                            self._context.cancelled.set()
+                            self._context._cancel()
                     case answer:
                         self._answers.put(answer)
         except (EOFError, OSError):

@@ -48,13 +48,13 @@ class LoopRunner:
 
     def _spawn(self, works: list[Work]) -> None:
         for work in works:
-            if work.context.cancelled.is_set():
+            if work.context._is_cancelled:
                 self._ended(work, Cancelled())
                 continue
             task = self._loop.create_task(self._run(work), name=work.name)
             # The loop keeps no reference to its tasks. Messages in work are kept by the engine.
             work.cancel = partial(self._cancel, task)
-            if work.context.cancelled.is_set():
+            if work.context._is_cancelled:
                 task.cancel()
 
     def _cancel(self, task: asyncio.Task[None]) -> None:
@@ -122,7 +122,7 @@ class ThreadRunner:
             del work, error
 
     def _handle(self, work: Work) -> BaseException | None:
-        if work.context.cancelled.is_set():
+        if work.context._is_cancelled:
             return Cancelled()
         try:
             with ExitStack() as around:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,29 +40,46 @@ class _Request:
 class Settler:
     """Gathers settlements."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(
+        self, transport: Transport, in_work: Callable[[], int], sent: Callable[[], None] = lambda: None
+    ) -> None:
+        """``in_work`` is how many messages may still be settled. ``sent`` is called after each request."""
         self._transport = transport
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._in_work = in_work
+        self._sent = sent
+        self._changed = threading.Condition()
+        self._requests: deque[_Request] = deque()
+        self._sending = 0
+        self._is_closed = False
         self._gathering = threading.Lock()
         for _ in range(_THREADS):
             threading.Thread(target=self._run, name="driftq-settler", daemon=True).start()
 
     def settle(self, item: _wire.SettleItem, settled: Settled) -> None:
         """Settles one delivery. ``settled`` runs in a thread of the settler, and must not block."""
-        self._requests.put(_Request(item, settled))
+        with self._changed:
+            self._requests.append(_Request(item, settled))
+            # The thread that gathers is not woken for each: it would take the interpreter from the handlers.
+            if len(self._requests) == 1 or self._is_complete():
+                self._changed.notify()
 
     def close(self) -> None:
         """Ends the threads when they have sent what they have."""
-        self._requests.put(None)
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _is_complete(self) -> bool:
+        """Whether no other settlement is worth the wait."""
+        count = len(self._requests)
+        return count >= _GATHERED_MAX or count + self._sending >= self._in_work() or self._is_closed
 
     def _run(self) -> None:
         while True:
             with self._gathering:
                 requests = self._gather()
-                if requests is None:
-                    # Tell the next thread.
-                    self._requests.put(None)
-                    return
+            if not requests:
+                return
             try:
                 self._send(requests)
             except Exception as error:
@@ -70,23 +87,18 @@ class Settler:
                 _logger.exception("a settlement failed")
                 for request in requests:
                     request.settled(OutcomeUnknown(str(error)))
+            with self._changed:
+                self._sending -= len(requests)
+            self._sent()
 
-    def _gather(self) -> list[_Request] | None:
-        first = self._requests.get()
-        if first is None:
-            return None
-        requests = [first]
-        end = time.monotonic() + _GATHER
-        while len(requests) < _GATHERED_MAX:
-            try:
-                request = self._requests.get(timeout=max(end - time.monotonic(), 0))
-            except queue.Empty:
-                break
-            if request is None:
-                self._requests.put(None)
-                break
-            requests.append(request)
-        return requests
+    def _gather(self) -> list[_Request]:
+        """The settlements of the next request. An empty list if there will be no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._requests or self._is_closed)
+            self._changed.wait_for(self._is_complete, _GATHER)
+            count = min(len(self._requests), _GATHERED_MAX)
+            self._sending += count
+            return [self._requests.popleft() for _ in range(count)]
 
     def _send(self, requests: list[_Request]) -> None:
         end = time.monotonic() + _TIMEOUT

@@ -128,10 +128,11 @@ class Slots:
             free, self._free = self._free, 0
             return 0 if self._is_stopped else free
 
-    def give_back(self, count: int = 1) -> None:
-        if count:
-            with self._changed:
-                self._free += count
+    def give_back(self, count: int = 1, *, wake: bool = True) -> None:
+        """Gives slots back. Without ``wake``, the receiver takes them when it is woken for others."""
+        with self._changed:
+            self._free += count
+            if wake and self._free:
                 self._changed.notify()
 
     def stop(self) -> None:

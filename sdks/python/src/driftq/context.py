@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import Executor
+from functools import cached_property
 from typing import Any, Literal, TypeVar, overload
 
 from . import _retry
@@ -34,6 +35,8 @@ _logger = logging.getLogger("driftq.handler")
 
 #: How long the ledger is asked and a commit is tried. The lease of the message may end the attempt before.
 _REQUEST_TIMEOUT = 60.0
+#: Guards the events of all contexts, which are seldom used.
+_LOCK = threading.Lock()
 
 
 class BaseContext:
@@ -50,10 +53,8 @@ class BaseContext:
     ) -> None:
         #: The delivery.
         self.delivery = delivery
-        #: Set when the handler has to end: its lease is lost, or the worker stops and no longer waits.
-        self.cancelled = threading.Event()
-        #: A logger that names the message, its attempt and its run.
-        self.log: logging.LoggerAdapter[logging.Logger] = _Log(_logger, delivery)
+        self._is_cancelled = False
+        self._cancelled: threading.Event | None = None
         self._shared_client = client
         self._call_server = call or self._send
         self._trace = delivery.trace
@@ -62,18 +63,40 @@ class BaseContext:
         self._ledger = Ledger(self._call_server, delivery.lease.token, owner)
         self._is_committed = False
 
+    @property
+    def cancelled(self) -> threading.Event:
+        """Set when the handler has to end: its lease is lost, or the worker stops and no longer waits."""
+        # Most handlers do not ask.
+        with _LOCK:
+            if self._cancelled is None:
+                self._cancelled = threading.Event()
+                if self._is_cancelled:
+                    self._cancelled.set()
+            return self._cancelled
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that names the message, its attempt and its run."""
+        return _Log(_logger, self.delivery)
+
     def message(self, topic: str, value: object, key: str | None = None, **fields: Any) -> Message:
         """A message to produce: see :class:`Message`."""
         return Message(topic, value, key, **fields)
 
     def check(self) -> None:
         """Raises :class:`Cancelled` if the handler has to end."""
-        if self.cancelled.is_set():
+        if self._is_cancelled:
             raise Cancelled("the handler is cancelled")
 
     def continue_trace(self, traceparent: str, tracestate: str | None = None) -> None:
         """Sets the trace that the requests of the handler continue, instead of that of the message."""
         self._trace = Trace(traceparent, tracestate)
+
+    def _cancel(self) -> None:
+        with _LOCK:
+            self._is_cancelled = True
+            if self._cancelled is not None:
+                self._cancelled.set()
 
     def _send(self, path: str, body: object) -> dict[str, Any]:
         transport = self._shared_client._transport
