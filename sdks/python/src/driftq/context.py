@@ -11,7 +11,7 @@ import contextvars
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
 from typing import Any, Literal, TypeVar, overload
@@ -223,11 +223,12 @@ class Context(BaseContext):
         """The client of the worker. What it produces continues the trace of the message."""
         return AsyncClient(TracedClient(self._shared_client, self._trace))
 
+    # Of a lambda, mypy finds the result of a coroutine, and not of any Awaitable.
     @overload
     async def effect(
         self,
         key: str,
-        fn: Callable[[Execution], Awaitable[Any]],
+        fn: Callable[[Execution], object],
         *,
         returns: type[R],
         request: str | None = None,
@@ -240,20 +241,19 @@ class Context(BaseContext):
     async def effect(
         self,
         key: str,
-        fn: Callable[[Execution], Any],
+        fn: Callable[[Execution], Coroutine[Any, Any, T]],
         *,
-        returns: type[R],
         request: str | None = None,
         on_doubt: OnDoubt | None = None,
         probe: Callable[[Execution], Awaitable[Probed] | Probed] | None = None,
         window: Duration | None = None,
         finish: Literal["now", "commit"] = "now",
-    ) -> R: ...
+    ) -> T: ...
     @overload
     async def effect(
         self,
         key: str,
-        fn: Callable[[Execution], Awaitable[T]],
+        fn: Callable[[Execution], asyncio.Future[T]],
         *,
         request: str | None = None,
         on_doubt: OnDoubt | None = None,

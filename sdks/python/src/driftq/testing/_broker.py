@@ -25,7 +25,7 @@ from ._proxy import How, Proxy
 #: How long the server may take to start.
 _START_TIME = 10.0
 #: How often the state of the groups is read.
-_INTERVAL = 0.004
+_INTERVAL = 0.01
 #: How long a handler may run until the state is read meanwhile.
 _IDLE_WAIT = 0.1
 
