@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 from typing import assert_type
-from driftq import Context, SyncContext, Worker, Execution, Happened, NotHappened
+
+from driftq import Context, Execution, Happened, NotHappened, SyncContext, Worker
 
 
 @dataclass
@@ -26,7 +27,7 @@ async def a(order: dict[str, int], ctx: Context) -> None:
     assert_type(await ctx.effect("k", acharge), str)
     assert_type(await ctx.effect("k", charge), int)
     assert_type(await ctx.effect("k", charge, returns=Charge), Charge)
-    assert_type(await ctx.effect("k", lambda e: acharge(e)), str)
+    assert_type(await ctx.effect("k", lambda e: acharge(e)), str)  # noqa: PLW0108
 
 
 @app.handler("orders", group="b")

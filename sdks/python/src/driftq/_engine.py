@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from . import _renewals, _retry, _wire
 from ._processes import ProcessCalls
 from ._receive import Batch, Receiver
-from ._renewer import Lease, third
+from ._renewer import Terms
 from ._runners import LoopRunner, Runner, ThreadRunner, call_function
 from ._settle import Settler
 from ._signals import EXIT_STATUS
 from ._transport import Transport
 from ._version import __version__
-from ._work import Handler, Middleware, Slots, Work, is_expected, outcome_of, reason_of
+from ._work import END_LOCK, Handler, Middleware, Slots, Work, is_expected, outcome_of, reason_of
 from .client import Client
 from .context import BaseContext, Context, SyncContext
 from .delivery import Delivery
@@ -91,8 +91,11 @@ class Engine:
         self._ended_tokens: list[str] = []
         self._is_cancelling = False
         self._error: Exception | None = None
+        # A handler that cannot be run is an error before anything is started.
+        self._processes: list[ProcessCalls] = []
+        self._runs = [(handler, self._runner(handler, middleware, loop)) for handler in handlers]
         self._transport = Transport(client._transport.address)
-        calls = max(handler.concurrency for handler in handlers)
+        calls = sum(handler.concurrency for handler in handlers)
         self._requests = ThreadPoolExecutor(min(calls, _REQUESTS_MAX), "driftq-requests")
         self._calls = ThreadPoolExecutor(calls, "driftq-calls")
         self._settler = Settler(self._transport, lambda: len(self._in_work), self._wake)
@@ -102,8 +105,6 @@ class Engine:
             in_process=options.renewal_in_process,
             stall_timeout=options.stall_timeout,
         )
-        self._processes: list[ProcessCalls] = []
-        self._runs = [(handler, self._runner(handler, middleware, loop)) for handler in handlers]
         self._slots = [Slots(handler.concurrency) for handler in handlers]
         self._slots_of = {id(handler): slots for handler, slots in zip(handlers, self._slots, strict=True)}
         self._thread = threading.Thread(target=self._run, name="driftq-worker", daemon=True)
@@ -211,9 +212,7 @@ class Engine:
             return
         self._flush()
         # Before a handler starts: it may hold the interpreter from then on.
-        self._renewals.begin(
-            [Lease(work.token, lease, arrived + third(lease), arrived + lease, over_at) for work in works]
-        )
+        self._renewals.begin([work.token for work in works], Terms(lease, arrived, over_at))
         try:
             runner.start(works)
         except Exception as error:
@@ -233,7 +232,7 @@ class Engine:
             work = self._in_work.get(token)
         if work is None:
             return
-        with work.lock:
+        with END_LOCK:
             if work.is_ended:
                 return
             work.lost = why
@@ -247,7 +246,7 @@ class Engine:
         if self._is_cancelling:
             with self._changed:
                 self._changed.notify_all()
-        if work.lost is None and not work.context._ledger.pending:
+        if work.lost is None and not work.context._pending_outcomes():
             self._conclude(work, error)
             return
         try:
@@ -257,6 +256,14 @@ class Engine:
             self._conclude(work, error)
 
     def _conclude(self, work: Work, error: BaseException | None) -> None:
+        try:
+            self._settle(work, error)
+        except Exception:
+            # Its lease ends, and it is delivered again.
+            _logger.exception("%s was not settled", work.name)
+            self._done(work)
+
+    def _settle(self, work: Work, error: BaseException | None) -> None:
         context = work.context
         if work.lost is not None:
             _logger.warning("%s: lease lost, the result is dropped: %s", work.name, work.lost)
@@ -274,6 +281,7 @@ class Engine:
         self._record_pending(work)
         if isinstance(error, LeaseLost):
             # Its message is delivered to another worker.
+            self._report_lost(work, str(error))
             self._done(work)
             return
         item = outcome_of(work, error)
@@ -286,12 +294,16 @@ class Engine:
             nack: _wire.SettleItem = {"op": "nack", "token": work.token, "reason": reason_of(error.message)}
             self._settler.settle(nack, lambda failed: self._settled(work, nack, failed))
             return
-        # If the lease is lost, the result does not count, and another worker has the message.
-        if error is not None and not isinstance(error, LeaseLost):
+        if isinstance(error, LeaseLost):
+            # The result does not count, and another worker has the message.
+            self._report_lost(work, str(error))
+        elif error is not None:
             _logger.warning("%s was not settled: %s", work.name, error)
         self._done(work, wake=False)
 
     def _record_pending(self, work: Work) -> None:
+        if not work.context._pending_outcomes():
+            return
         try:
             work.context._ledger.finish_pending()
         except Error as error:
@@ -300,11 +312,19 @@ class Engine:
     def _report_lost(self, work: Work, why: str) -> None:
         with self._changed:
             self._lost += 1
-        if self._options.on_lost is not None:
-            try:
-                self._options.on_lost(work.context.delivery, why)
-            except Exception:
-                _logger.exception("on_lost failed")
+        if self._options.on_lost is None:
+            return
+        try:
+            self._requests.submit(self._call_on_lost, work.context.delivery, why)
+        except RuntimeError:
+            self._call_on_lost(work.context.delivery, why)
+
+    def _call_on_lost(self, delivery: Delivery, why: str) -> None:
+        try:
+            if self._options.on_lost is not None:
+                self._options.on_lost(delivery, why)
+        except Exception:
+            _logger.exception("on_lost failed")
 
     def _done(self, work: Work, *, wake: bool = True) -> None:
         with self._changed:
@@ -337,7 +357,7 @@ class Engine:
             self._error = error
         if isinstance(self._error, WorkerStuck) and self._options.exit_if_stuck:
             # The loop of the handlers can be blocked, so an error would end nothing.
-            _logger.error("%s; the worker ends the process", self._error)
+            _logger.error("the worker ends the process")
             os._exit(EXIT_STATUS)
         if self._on_end is not None:
             self._on_end()
@@ -389,6 +409,7 @@ class Engine:
         self._wait(lambda: not self._in_work, _CANCEL_TIME)
         if stuck:
             self._error = WorkerStuck(sorted(work.name for work in stuck))
+            _logger.error("%s", self._error)
 
     def _wait(self, is_done: Callable[[], bool], timeout: float | None) -> bool:
         """Waits, and looks after the renewals meanwhile."""

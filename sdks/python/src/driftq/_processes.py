@@ -132,7 +132,7 @@ class ProcessCalls:
     def _run(self, child: _Child, work: Work) -> BaseException | None:
         """Runs the handler, and returns what it raised."""
         context = work.context
-        child.send(("run", context.delivery, context._ledger._owner))
+        child.send(("run", context.delivery, context._owner))
         if context._is_cancelled:
             child.cancel()
         while True:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from . import _renewer
+from ._renewer import Terms
 from ._transport import Address
 
 _logger = logging.getLogger("driftq.worker")
@@ -35,7 +36,7 @@ Lost = Callable[[str, str], None]
 class Renewals(Protocol):
     """Renews leases."""
 
-    def begin(self, leases: list[_renewer.Lease]) -> None: ...
+    def begin(self, tokens: list[str], terms: Terms) -> None: ...
     def end(self, tokens: list[str]) -> None: ...
     def alive(self) -> None: ...
     def close(self) -> None: ...
@@ -51,9 +52,9 @@ class ThreadRenewals:
 
     def __init__(self, address: Address, lost: Lost) -> None:
         sender = _renewer.Sender(address.url, address.api_key, address.certificates)
-        self._leases = _renewer.Leases(sender, lost)
-        self._leases.start()
-        self.begin, self.end, self.close = self._leases.begin, self._leases.end, self._leases.close
+        leases = _renewer.Leases(sender, lost)
+        leases.start()
+        self.begin, self.resume, self.end, self.close = leases.begin, leases.resume, leases.end, leases.close
 
     def alive(self) -> None:
         """A thread stalls together with the handlers."""
@@ -67,7 +68,7 @@ class ProcessRenewals:
         self._lost = lost
         self._stall_timeout = stall_timeout
         self._lock = threading.Lock()
-        self._held: dict[str, _renewer.Lease] = {}
+        self._held: dict[str, Terms] = {}
         self._child: subprocess.Popen[bytes] | None = None
         self._thread: ThreadRenewals | None = None
         self._failures = 0
@@ -75,13 +76,13 @@ class ProcessRenewals:
         with self._lock:
             self._start()
 
-    def begin(self, leases: list[_renewer.Lease]) -> None:
+    def begin(self, tokens: list[str], terms: Terms) -> None:
         with self._lock:
-            self._held.update((lease.token, lease) for lease in leases)
+            self._held.update((token, terms) for token in tokens)
             if self._thread is not None:
-                self._thread.begin(leases)
+                self._thread.begin(tokens, terms)
             else:
-                self._write("begin", [_wire(lease) for lease in leases])
+                self._write("begin", terms, tokens)
 
     def end(self, tokens: list[str]) -> None:
         with self._lock:
@@ -124,6 +125,8 @@ class ProcessRenewals:
         try:
             if self._failures >= _FAILURES_MAX:
                 raise OSError(f"the process ended {self._failures} times before it was ready")
+            if os.name != "posix":
+                raise OSError("its pipes are those of POSIX")
             if not sys.executable:
                 raise OSError("this program has no Python executable")
             child = subprocess.Popen(
@@ -139,23 +142,23 @@ class ProcessRenewals:
                 error,
             )
             self._thread = ThreadRenewals(self._address, self._lost)
-            self._thread.begin(self._resumed())
+            for terms, tokens in self._by_terms().items():
+                self._thread.resume(tokens, terms)
             return
         self._child = child
         os.set_blocking(_pipe(child.stdin).fileno(), False)
         # The key is sent by pipe: arguments are visible to other users.
         self._write_to(child, settings)
-        resumed = self._resumed()
-        if resumed:
-            self._write("begin", [_wire(lease) for lease in resumed])
+        for terms, tokens in self._by_terms().items():
+            self._write("resume", terms, tokens)
         threading.Thread(target=self._read, args=(child,), name="driftq-renewals", daemon=True).start()
 
-    def _resumed(self) -> list[_renewer.Lease]:
-        """The leases that are held, to be renewed at once. The server knows whether they have ended."""
-        now = time.monotonic()
-        for lease in self._held.values():
-            lease.renew_at, lease.ends_at = now, now + lease.lease
-        return list(self._held.values())
+    def _by_terms(self) -> dict[Terms, list[str]]:
+        """The leases that are held."""
+        held: dict[Terms, list[str]] = {}
+        for token, terms in self._held.items():
+            held.setdefault(terms, []).append(token)
+        return held
 
     def _write(self, *command: object) -> None:
         if self._child is not None:
@@ -197,10 +200,6 @@ class ProcessRenewals:
             with contextlib.suppress(OSError):
                 _pipe(child.stdin).close()
             self._start()
-
-
-def _wire(lease: _renewer.Lease) -> list[object]:
-    return [lease.token, lease.lease, lease.renew_at, lease.ends_at, lease.over_at]
 
 
 def _pipe(pipe: Any) -> Any:

@@ -1,10 +1,10 @@
 """Renews the leases of messages in work. Uses the standard library only: it is also the program of the
 renewal process, which starts in about 0.1 s and shares no interpreter with the handlers.
 
-The parent writes lines of JSON: the settings first, then ``["begin", [[token, lease, renew_at, ends_at,
-over_at], ...]]``, ``["end", [token, ...]]`` and ``["alive"]``. The process writes ``["ready"]`` and
-``["lost", token, why]``. Times are those of the monotonic clock, which both processes share, in seconds.
-It ends with its parent: at the end of its input, and when it has another parent.
+The parent writes lines of JSON: the settings first, then ``["begin", terms, [token, ...]]``, the same with
+``resume``, ``["end", [token, ...]]`` and ``["alive"]``. The process writes ``["ready"]`` and ``["lost",
+token, why]``. Times are those of the monotonic clock, which both processes share, in seconds. It
+ends with its parent: at the end of its input, and when it has another parent.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ import ssl
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 #: Items of one request.
 ITEMS_MAX = 1_000
@@ -38,17 +36,27 @@ def third(lease: float) -> float:
     return lease * (0.9 + 0.2 * random.random()) / 3
 
 
+class Terms(NamedTuple):
+    """When leases are renewed. The messages of one receive have the same."""
+
+    lease: float
+    #: When the messages arrived.
+    arrived: float
+    #: When they are not renewed any more.
+    over_at: float
+
+
 class Lease:
     """A lease that is renewed."""
 
     __slots__ = ("ends_at", "lease", "over_at", "renew_at", "token")
 
-    def __init__(self, token: str, lease: float, renew_at: float, ends_at: float, over_at: float) -> None:
+    def __init__(self, token: str, terms: Terms) -> None:
         self.token = token
-        self.lease = lease
-        self.renew_at = renew_at
-        self.ends_at = ends_at
-        self.over_at = over_at
+        self.lease = terms.lease
+        self.renew_at = terms.arrived + third(terms.lease)
+        self.ends_at = terms.arrived + terms.lease
+        self.over_at = terms.over_at
 
     def is_over(self) -> bool:
         """Whether it is not renewed any more."""
@@ -115,10 +123,20 @@ class Leases:
     def start(self) -> None:
         threading.Thread(target=self._run, name="driftq-renewals", daemon=True).start()
 
-    def begin(self, leases: list[Lease]) -> None:
+    def begin(self, tokens: list[str], terms: Terms) -> None:
+        """Renews leases until :meth:`end`."""
         with self._changed:
-            for lease in leases:
-                self._leases[lease.token] = lease
+            for token in tokens:
+                self._leases[token] = Lease(token, terms)
+            self._changed.notify()
+
+    def resume(self, tokens: list[str], terms: Terms) -> None:
+        """Renews leases at once. The server knows whether they have ended."""
+        now = time.monotonic()
+        with self._changed:
+            for token in tokens:
+                lease = self._leases[token] = Lease(token, terms)
+                lease.renew_at, lease.ends_at = now, now + terms.lease
             self._changed.notify()
 
     def end(self, tokens: list[str]) -> None:
@@ -145,7 +163,11 @@ class Leases:
             for lease in lost:
                 self._lost(lease.token, "the lease ended before it was renewed")
             if renewed is not None:
-                threading.Thread(target=self._renew, args=(renewed,), daemon=True).start()
+                try:
+                    threading.Thread(target=self._renew, args=(renewed,), daemon=True).start()
+                except RuntimeError:
+                    # The system has no more threads.
+                    self._renew(renewed)
 
     def _wait_time(self) -> float | None:
         """How long nothing has to be done."""
@@ -177,7 +199,12 @@ class Leases:
         ]
         timeout = max(third(min(lease.lease for lease in renewed)), ANSWER_MIN)
         sent_at = time.monotonic()
-        results = self._sender.send(items, timeout)
+        try:
+            results = self._sender.send(items, timeout)
+        except Exception:
+            # Whatever it is: the leases must be renewed again.
+            traceback.print_exc()
+            results = None
         lost = []
         with self._changed:
             self._is_waiting = False
@@ -235,7 +262,9 @@ def main() -> None:
     for line in source:
         command = json.loads(line)
         if command[0] == "begin":
-            leases.begin([Lease(*of) for of in command[1]])
+            leases.begin(command[2], Terms(*command[1]))
+        elif command[0] == "resume":
+            leases.resume(command[2], Terms(*command[1]))
         elif command[0] == "end":
             leases.end(command[1])
         heard = time.monotonic()

@@ -51,7 +51,7 @@ class LoopRunner:
             if work.context._is_cancelled:
                 self._ended(work, Cancelled())
                 continue
-            task = self._loop.create_task(self._run(work), name=work.name)
+            task = self._loop.create_task(self._run(work), name=work.context.delivery.id)
             # The loop keeps no reference to its tasks. Messages in work are kept by the engine.
             work.cancel = partial(self._cancel, task)
             if work.context._is_cancelled:

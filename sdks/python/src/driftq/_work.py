@@ -22,6 +22,9 @@ _DELAY_MS_MAX = 604_800_000
 #: The server keeps this much of a reason.
 _REASON_BYTES_MAX = 1_024
 
+#: Guards the ends of all messages in work. It is held for an instant.
+END_LOCK = threading.Lock()
+
 Kind = Literal["async", "thread", "process"]
 Middleware = Callable[[Any], AbstractContextManager[object]]
 
@@ -43,16 +46,12 @@ class Handler:
 class Work:
     """A message in work."""
 
-    __slots__ = ("cancel", "context", "handler", "is_cancelling", "is_ended", "lock", "lost", "name", "token")
+    __slots__ = ("cancel", "context", "handler", "is_cancelling", "is_ended", "lost", "token")
 
     def __init__(self, handler: Handler, context: BaseContext) -> None:
-        delivery = context.delivery
         self.handler = handler
         self.context = context
-        self.token = delivery.lease.token
-        # Two attempts of one message can be in work here, after the lease of the first was lost.
-        self.name = f"{delivery.id} of {delivery.topic}/{delivery.group}, attempt {delivery.lease.attempt}"
-        self.lock = threading.Lock()
+        self.token = context.delivery.lease.token
         #: Why the lease is lost.
         self.lost: str | None = None
         #: Whether the worker stops and no longer waits.
@@ -60,13 +59,23 @@ class Work:
         #: Whether the handler has ended, or is not waited for.
         self.is_ended = False
         #: Cancels the handler. A thread is told by its context.
-        self.cancel: Callable[[], object] = lambda: None
+        self.cancel: Callable[[], object] = _do_nothing
+
+    @property
+    def name(self) -> str:
+        """The message and the attempt. Two attempts of one message can be in work here, after the lease of
+        the first was lost."""
+        of = self.context.delivery
+        return f"{of.id} of {of.topic}/{of.group}, attempt {of.lease.attempt}"
 
     def take_end(self) -> bool:
         """Whether the end of the handler counts. Only the first one does."""
-        with self.lock:
+        with END_LOCK:
             is_first, self.is_ended = not self.is_ended, True
             return is_first
+
+
+def _do_nothing() -> None: ...
 
 
 def outcome_of(work: Work, error: BaseException | None) -> _wire.SettleItem:

@@ -60,7 +60,8 @@ class BaseContext:
         self._trace = delivery.trace
         self._on_doubt: OnDoubt | None = on_doubt
         self._window = window
-        self._ledger = Ledger(self._call_server, delivery.lease.token, owner)
+        self._owner = owner
+        self._used_ledger: Ledger | None = None
         self._is_committed = False
 
     @property
@@ -73,6 +74,18 @@ class BaseContext:
                 if self._is_cancelled:
                     self._cancelled.set()
             return self._cancelled
+
+    @property
+    def _ledger(self) -> Ledger:
+        # Not every handler has effects. Those that have may begin them in several threads.
+        with _LOCK:
+            if self._used_ledger is None:
+                self._used_ledger = Ledger(self._call_server, self.delivery.lease.token, self._owner)
+            return self._used_ledger
+
+    def _pending_outcomes(self) -> bool:
+        """Whether outcomes wait for the commit."""
+        return self._used_ledger is not None and bool(self._used_ledger.pending)
 
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -342,7 +355,7 @@ class Context(BaseContext):
         if is_async(fn):
             return await fn(execution), None
         run = contextvars.copy_context().run
-        running = asyncio.get_running_loop().run_in_executor(self._calls, run, fn, execution)
+        running = asyncio.get_running_loop().run_in_executor(self._calls, run, _guard, fn, execution)
         cancelled = await _end_of(running)
         result = running.result()
         if not inspect.isawaitable(result):
@@ -352,6 +365,14 @@ class Context(BaseContext):
                 result.close()
             raise cancelled
         return await result, None
+
+
+def _guard(fn: Callable[[Execution], Any], execution: Execution) -> Any:
+    try:
+        return fn(execution)
+    except StopIteration as error:
+        # A future cannot have this exception: it would never end.
+        raise RuntimeError("the function of the effect raised StopIteration") from error
 
 
 async def _end_of(running: asyncio.Future[Any]) -> asyncio.CancelledError | None:

@@ -7,6 +7,7 @@ and ``Declined`` say more.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -79,6 +80,8 @@ class Ledger:
         self._call = call
         self._lease_token = lease_token
         self._owner = owner
+        #: Effects can end in several threads at a time.
+        self._adding = threading.Lock()
         #: Successes that wait for the commit. They stay until it has succeeded or failed, because the
         #: handler can be cancelled while it commits.
         self.pending: list[_wire.Finish] = []
@@ -127,7 +130,8 @@ class Ledger:
             raise Reject(f"the effect succeeded, and its result is not JSON: {describe(error)}") from error
         finish["result"] = plain
         if options.finish == "commit":
-            self.set_pending([*self.pending, finish])
+            with self._adding:
+                self.set_pending([*self.pending, finish])
             return _read(plain, options)
         try:
             self._record(finish)

@@ -97,6 +97,7 @@ class Worker:
         self._handlers: list[Handler] = []
         self._middleware: list[Middleware] = []
         self._engine: Engine | None = None
+        self._is_stopping = False
 
     def handler(
         self,
@@ -176,11 +177,15 @@ class Worker:
     def start(self) -> None:
         """Starts a worker whose handlers are ``def``, without signals. :meth:`join` waits for its end."""
         self._check_idle()
-        self._engine = self._make(None)
-        self._engine.start()
+        self._engine = engine = self._make(None)
+        engine.start()
+        if self._is_stopping:
+            engine.stop()
 
     def stop(self) -> None:
         """Starts to stop. It can be called from any thread."""
+        # A signal can come before the engine is there.
+        self._is_stopping = True
         if self._engine is not None:
             self._engine.stop()
 
@@ -204,6 +209,8 @@ class Worker:
         engine = self._make(loop, on_end, exit_if_stuck=exit_if_stuck, once=once, is_test=is_test)
         self._engine = engine
         engine.start()
+        if self._is_stopping:
+            engine.stop()
         cancelled: asyncio.CancelledError | None = None
         while not ended.is_set():
             try:
@@ -238,6 +245,7 @@ class Worker:
     def _check_idle(self) -> None:
         if self._engine is not None and self._engine.is_running():
             raise RuntimeError("the worker is running")
+        self._is_stopping = False
 
 
 def _check_concurrency(concurrency: int) -> int:

@@ -62,6 +62,7 @@ class Broker:
 
     def run_once(self, worker: Worker) -> int:
         """Runs the handlers of the messages that are due now, and returns how many there were."""
+        worker._check_idle()
         handled: int = _in_loop(lambda: worker._serve(once=True, is_test=True)).handled
         return handled
 
@@ -70,6 +71,7 @@ class Broker:
 
         While every open message waits for a retry, the clock is advanced to the next one. ``timeout`` is in
         real time."""
+        worker._check_idle()
         ended: Future[object] = Future()
 
         def run() -> None:
