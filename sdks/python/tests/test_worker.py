@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -226,6 +230,35 @@ def test_the_log_of_a_context_names_the_message(server: Broker, caplog: pytest.L
     (record,) = [of for of in caplog.records if of.name == "driftq.handler"]
     assert "attempt=1 run=r1: charged x" in record.getMessage()
     assert record.__dict__["run_id"] == "r1"
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_loop_with_signal_handlers_of_its_own_does_not_keep_the_worker_from_stopping(
+    server: Broker, tmp_path: Path, signals: int
+) -> None:
+    program = tmp_path / "worker.py"
+    program.write_text(
+        "import asyncio, driftq, signal, sys\n"
+        "app = driftq.Worker(sys.argv[1])\n"
+        "@app.handler('orders', group='biller')\n"
+        "async def handle(value, ctx):\n"
+        "    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, print)\n"
+        "    print('ready', flush=True)\n"
+        "    await asyncio.sleep(float(value))\n"
+        "app.run()\n"
+    )
+    server.client.produce("orders", "0.3" if signals == 1 else "60")
+    run = [sys.executable, str(program), server.url]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+        for _ in range(signals):
+            worker.send_signal(signal.SIGTERM)
+            time.sleep(0.1)
+        try:
+            assert worker.wait(WAIT) == signals - 1
+        finally:
+            worker.kill()
 
 
 def test_settings_that_cannot_be_are_errors() -> None:

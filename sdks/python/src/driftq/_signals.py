@@ -29,7 +29,15 @@ def stop_at_signal(stop: Callable[[], None]) -> Iterator[None]:
         raise RuntimeError("run() receives signals, which only the main thread can; use start() or serve()")
     reader, writer = socket.socketpair()
     writer.setblocking(False)
-    before = {number: signal.signal(number, lambda *_: None) for number in _STOPS}
+
+    def received(number: int, _: object) -> None:
+        # A loop with signal handlers of its own has replaced the socket, so the number went there.
+        other = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        if other != writer.fileno():
+            signal.set_wakeup_fd(other)
+            writer.send(bytes([number]))
+
+    before = {number: signal.signal(number, received) for number in _STOPS}
     wakeup = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=_listen, args=(reader, stop), name="driftq-signals", daemon=True).start()
     try:
@@ -37,7 +45,8 @@ def stop_at_signal(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         signal.set_wakeup_fd(wakeup)
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # None stands for a handler that is not of Python.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         writer.close()
 
 
