@@ -21,9 +21,9 @@ def server() -> Iterator[Broker]:
         yield of
 
 
-def until(holds: Callable[[], object]) -> None:
+def until(holds: Callable[[], object], timeout: float = WAIT) -> None:
     """Waits until something holds."""
-    end = time.monotonic() + WAIT
+    end = time.monotonic() + timeout
     while not holds():
         assert time.monotonic() < end, "not in time"
         time.sleep(0.005)

@@ -182,6 +182,7 @@ class Engine:
 
     def _receive(self, receiver: Receiver, handler: Handler, runner: Runner) -> None:
         try:
+            self._renewals.wait_until_ready()
             batch = receiver.now() if self._options.once else receiver.next()
             while batch is not None:
                 if batch.deliveries:

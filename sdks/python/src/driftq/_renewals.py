@@ -29,6 +29,8 @@ _WRITE_TIME = 2.0
 #: Processes that end before they were ready, until renewals run in a thread.
 _FAILURES_MAX = 3
 _END_TIME = 1.0
+#: How long the first receive waits for the process, which takes about 0.1 s.
+_START_TIME = 5.0
 
 Lost = Callable[[str, str], None]
 
@@ -36,6 +38,7 @@ Lost = Callable[[str, str], None]
 class Renewals(Protocol):
     """Renews leases."""
 
+    def wait_until_ready(self) -> None: ...
     def begin(self, tokens: list[str], terms: Terms) -> None: ...
     def end(self, tokens: list[str]) -> None: ...
     def alive(self) -> None: ...
@@ -56,6 +59,9 @@ class ThreadRenewals:
         leases.start()
         self.begin, self.resume, self.end, self.close = leases.begin, leases.resume, leases.end, leases.close
 
+    def wait_until_ready(self) -> None:
+        """A thread is ready at once."""
+
     def alive(self) -> None:
         """A thread stalls together with the handlers."""
 
@@ -73,8 +79,14 @@ class ProcessRenewals:
         self._thread: ThreadRenewals | None = None
         self._failures = 0
         self._is_closed = False
+        self._is_ready = threading.Event()
         with self._lock:
             self._start()
+
+    def wait_until_ready(self) -> None:
+        """Waits until leases are renewed. The first handler may hold the interpreter for longer than the
+        process takes to start."""
+        self._is_ready.wait(_START_TIME)
 
     def begin(self, tokens: list[str], terms: Terms) -> None:
         with self._lock:
@@ -142,6 +154,7 @@ class ProcessRenewals:
                 error,
             )
             self._thread = ThreadRenewals(self._address, self._lost)
+            self._is_ready.set()
             for terms, tokens in self._by_terms().items():
                 self._thread.resume(tokens, terms)
             return
@@ -188,6 +201,7 @@ class ProcessRenewals:
             event = json.loads(line)
             if event[0] == "ready":
                 is_ready, self._failures = True, 0
+                self._is_ready.set()
             elif event[0] == "lost":
                 self._lost(event[1], event[2])
         status = child.wait()
