@@ -31,6 +31,8 @@ PROVIDER_TIME = 0.5
 #: An address at which nothing listens.
 NOWHERE = "http://127.0.0.1:1"
 STEP = 0.01
+#: Numbers to add to find out how fast this machine is.
+SAMPLE = 2_000_000
 ENDS = {"reject", "release", "retry"}
 
 Json = dict[str, Any]
@@ -55,6 +57,13 @@ def event(**fields: object) -> None:
         sys.stdout.flush()
 
 
+def hold_interpreter(seconds: float) -> None:
+    """Runs one call of C code that does not release the interpreter."""
+    began = time.monotonic()
+    sum(range(SAMPLE))
+    sum(range(int(SAMPLE * seconds / (time.monotonic() - began))))
+
+
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -68,7 +77,7 @@ class Steps:
         self.go = go
 
     def blocks(self) -> bool:
-        return any(name.startswith("block") for step in self.steps for name in step)
+        return any(name.startswith(("block", "burn", "hold")) for step in self.steps for name in step)
 
     async def run(self, order: Order, ctx: Context) -> None:
         how = Report(order, ctx)
@@ -76,8 +85,9 @@ class Steps:
             for name, of in self.mine(order, ctx):
                 match name:
                     case "effect":
-                        result = await ctx.effect(of["key"], **self.effect(of, ctx))
-                        event(event="effect", key=of["key"], result=result)
+                        key = of["key"].replace("{id}", order.id)
+                        result = await ctx.effect(key, **self.effect(of, ctx))
+                        event(event="effect", key=key, result=result)
                     case "commit":
                         await ctx.commit([ctx.message(topic, json.dumps(order.id)) for topic in of])
                     case "produce":
@@ -96,8 +106,9 @@ class Steps:
             for name, of in self.mine(order, ctx):
                 match name:
                     case "effect":
-                        result = ctx.effect(of["key"], **self.effect(of, ctx))
-                        event(event="effect", key=of["key"], result=result)
+                        key = of["key"].replace("{id}", order.id)
+                        result = ctx.effect(key, **self.effect(of, ctx))
+                        event(event="effect", key=key, result=result)
                     case "commit":
                         ctx.commit([ctx.message(topic, json.dumps(order.id)) for topic in of])
                     case "produce":
@@ -127,6 +138,12 @@ class Steps:
         match name:
             case "block_ms":
                 time.sleep(of / 1000)
+            case "burn_ms":
+                end = time.monotonic() + of / 1000
+                while time.monotonic() < end:
+                    pass
+            case "hold_interpreter_ms":
+                hold_interpreter(of / 1000)
             case "block_until_cancelled_ms":
                 end = time.monotonic() + of / 1000
                 while not ctx.cancelled.is_set() and time.monotonic() < end:

@@ -5,6 +5,7 @@ use axum::extract::State;
 use driftq_api::commit::{Commit as CommitRequest, Committed, Produced, Queued};
 use driftq_api::number::DelayMs;
 use driftq_api::words::{CommitSettle, CommittedStatus, QueuedStatus};
+use driftq_core::Trace;
 use driftq_core::command::{self, Commit, CommitReceipt, Ending, Part};
 
 use super::api_error::{ApiError, Invalid, Item};
@@ -23,6 +24,10 @@ impl ApiRequest for CommitRequest {
 /// Settles a delivery, finishes its effects and produces the next messages, all or nothing.
 #[utoipa::path(
     post, path = "/v1/commit", operation_id = "commit", tag = "effects",
+    params(
+        ("traceparent" = Option<String>, Header, description = "W3C trace context; returned in the deliveries of the produced messages"),
+        ("tracestate" = Option<String>, Header),
+    ),
     request_body = CommitRequest,
     responses(
         (status = 200, description = "committed", body = Committed),
@@ -34,7 +39,8 @@ pub(crate) async fn commit(
     input: Input<CommitRequest>,
 ) -> Result<Json<Committed>, ApiError> {
     let finishes = !input.body.effects.is_empty();
-    let answered = match commit_of(&app, input.body) {
+    let trace = produce::trace(&input.headers);
+    let answered = match commit_of(&app, input.body, trace) {
         Ok(mut commit) => {
             if let Some(router) = &app.router {
                 router.advise(&mut commit.produce).await;
@@ -60,7 +66,11 @@ pub(crate) async fn commit(
     Ok(Json(Committed { status: CommittedStatus::Committed, repeated, produced }))
 }
 
-fn commit_of(app: &App, request: CommitRequest) -> Result<Commit, ApiError> {
+fn commit_of(
+    app: &App,
+    request: CommitRequest,
+    trace: Option<Box<Trace>>,
+) -> Result<Commit, ApiError> {
     let CommitRequest { token, settle, reason, delay_ms, dead_letter, effects, .. } = request;
     let (produce, pointers, result) = (request.produce, request.pointers, request.result);
     let has_nack = reason.is_some() || delay_ms.is_some() || dead_letter.is_some();
@@ -87,7 +97,7 @@ fn commit_of(app: &App, request: CommitRequest) -> Result<Commit, ApiError> {
         effects.map(|(at, finish)| finish_of(app, finish).map_err(in_item(Part::Effects, at)));
     let messages = produce.into_iter().enumerate();
     let messages = messages.map(|(at, message)| {
-        produce::message(app, message, None).map_err(in_item(Part::Produce, at))
+        produce::message(app, message, trace.clone()).map_err(in_item(Part::Produce, at))
     });
     Ok(Commit {
         token: app.token("token", &token)?,

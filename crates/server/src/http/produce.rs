@@ -123,7 +123,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
 }
 
 /// Reads the W3C trace context, if it is well formed.
-fn trace(headers: &HeaderMap) -> Option<Box<Trace>> {
+pub(super) fn trace(headers: &HeaderMap) -> Option<Box<Trace>> {
     let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let parent = header("traceparent").filter(|parent| is_traceparent(parent))?;
     const STATE_CHARS_MAX: usize = 512;

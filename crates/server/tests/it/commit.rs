@@ -191,3 +191,14 @@ async fn a_repeated_commit_is_answered_after_a_restart() {
     assert_eq!((&again["repeated"], &again["produced"]), (&json!(true), &answer["produced"]));
     assert_eq!(count(&broker, "next").await, 2);
 }
+
+#[tokio::test]
+async fn the_messages_of_a_commit_continue_its_trace() {
+    let broker = Broker::start().await;
+    let (lease, effect) = begun(&broker).await;
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let ask = broker.ask("POST", "/v1/commit").header("traceparent", parent);
+    ask.json(&commit(&lease, &effect)).send().await.is(200);
+    let next = broker.receive("next", "g", "o").await;
+    assert_eq!(next["trace"], json!({ "traceparent": parent }));
+}
