@@ -1,0 +1,26 @@
+/** Ends the process from the thread of a worker, also while the main thread is blocked. */
+
+import { writeSync } from "node:fs";
+
+/** The status of a process that was stopped before its handlers had ended. */
+export const EXIT_STATUS = 1;
+/** How long the main thread has to end the process. */
+const EXIT_MS = 1_000;
+
+/**
+ * `process.exit` of a thread ends only the thread. The inspector can interrupt JavaScript of the main thread. If
+ * that is in a system call, only a signal ends the process.
+ */
+export async function exitFromThread(why: string): Promise<void> {
+  // The main thread would write it, but it can be blocked.
+  writeSync(2, `ERROR driftq: ${why}\n`);
+  setTimeout(() => process.kill(process.pid, "SIGKILL"), EXIT_MS);
+  try {
+    const { Session } = await import("node:inspector");
+    const session = new Session();
+    session.connectToMainThread();
+    session.post("Runtime.evaluate", { expression: `process.exit(${EXIT_STATUS})` });
+  } catch {
+    // Without an inspector, the signal ends the process.
+  }
+}
