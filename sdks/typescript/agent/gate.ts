@@ -11,7 +11,7 @@ export class Gate {
     this.target.dispatchEvent(new Event("open"));
   }
 
-  /** Waits until it was opened so many times. */
+  /** Waits until it was opened `times` times. */
   async waitFor(times: number, signal: AbortSignal): Promise<void> {
     while (this.opened < times) await once(this.target, "open", { signal });
   }

@@ -29,3 +29,11 @@ export function toMsWithin(duration: Duration, what: string, min: number, max: n
 export function sleep(ms: number): Promise<void> {
   return new Promise((wake) => setTimeout(wake, ms));
 }
+
+/** Whether `done` is fulfilled in time. */
+export function within(ms: number, done: Promise<unknown>): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, ms, false);
+    done.then(() => resolve(true), reject).finally(() => clearTimeout(timer));
+  });
+}

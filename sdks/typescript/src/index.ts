@@ -15,4 +15,10 @@ export type { Middleware } from "./handler.js";
 export type { Logger } from "./logger.js";
 export { Cancelled, Declined, EffectFailed, NotHappened, Reject, Release, Retry } from "./outcomes.js";
 export { WorkerError } from "./run.js";
-export { type HandlerOptions, type LostLease, Worker, type WorkerOptions } from "./worker.js";
+export {
+  type HandlerOptions,
+  type LostLease,
+  type RunOptions,
+  Worker,
+  type WorkerOptions,
+} from "./worker.js";

@@ -11,7 +11,7 @@ import { DriftqError, textOf } from "./errors.js";
 import type { Handler } from "./handler.js";
 import { settlementOfError } from "./settlement.js";
 import { VERSION } from "./version.js";
-import type { Settings } from "./worker.js";
+import type { RunOptions, Settings } from "./worker.js";
 
 /** Why a worker ended, other than because it was stopped. */
 export class WorkerError extends DriftqError {
@@ -29,16 +29,18 @@ export class Run {
   private readonly inWork = new Map<number, Context>();
   private readonly onSignal = () => this.engine.post({ type: "signal" });
   private readonly onAbort = () => this.engine.post({ type: "stop" });
+  private readonly signal: AbortSignal | undefined;
   private finish: (error?: WorkerError) => void = () => {};
 
   constructor(
     private readonly client: Client,
     private readonly handlers: readonly Handler[],
     private readonly settings: Settings,
-    private readonly signal: AbortSignal | undefined,
+    { signal, engine = "thread" }: RunOptions,
   ) {
+    this.signal = signal;
     const { connection } = client;
-    const { logger, engine, leaseMs, maxProcessingMs, shutdownTimeoutMs } = settings;
+    const { logger, leaseMs, maxProcessingMs, shutdownTimeoutMs } = settings;
     const slots = handlers.reduce((sum, { concurrency }) => sum + concurrency, 0);
     this.flags = new Int32Array(new SharedArrayBuffer(slots * Int32Array.BYTES_PER_ELEMENT));
     this.ended = new Promise((resolve, reject) => {

@@ -46,8 +46,6 @@ export interface WorkerOptions extends Partial<ClientOptions> {
   logger?: Logger;
   /** Called when the result of an attempt is dropped. */
   onLost?: (lost: LostLease) => void;
-  /** `main` runs everything on the main thread: a handler that blocks it loses its lease. `thread` by default. */
-  engine?: EnginePlace;
 }
 
 /** The settings of a handler. */
@@ -65,7 +63,17 @@ export interface Settings {
   readonly shutdownTimeoutMs: number;
   readonly logger: Logger;
   readonly onLost: (lost: LostLease) => void;
-  readonly engine: EnginePlace;
+}
+
+/** The settings of a run. */
+export interface RunOptions {
+  /** Stops the worker when it is aborted. Signals of the process are left alone. */
+  signal?: AbortSignal;
+  /**
+   * `main` runs everything on the main thread, which starts faster. A handler that blocks it loses its lease. `thread`
+   * by default.
+   */
+  engine?: EnginePlace;
 }
 
 /** Runs handlers for the messages of topics. */
@@ -78,7 +86,7 @@ export class Worker {
   private isRunning = false;
 
   constructor(options: WorkerOptions) {
-    const { client, url, apiKey, timeout, fetch, engine = "thread", onLost = () => {} } = options;
+    const { client, url, apiKey, timeout, fetch, onLost = () => {} } = options;
     const { lease = "30s", maxProcessing = "1h", shutdownTimeout = "25s", logger = consoleLogger } = options;
     if (!client && url === undefined) throw new Invalid("a worker needs a url or a client");
     this.client = client ?? new Client({ url: url as string, apiKey, timeout, fetch });
@@ -90,7 +98,6 @@ export class Worker {
       shutdownTimeoutMs: toMsWithin(shutdownTimeout, "shutdownTimeout", 0, 2 ** 31 - 1),
       logger: quietly(logger),
       onLost,
-      engine,
     };
   }
 
@@ -144,16 +151,15 @@ export class Worker {
    * gives that back. A second signal ends the process with status 1, and so does a handler that ignores that it is
    * cancelled: it may block the thread that an error would be returned on.
    *
-   * With `signal`, runs until that is aborted. Signals of the process are left alone, and a handler that ignores that
-   * it is cancelled is an error.
+   * With {@link RunOptions.signal}, a handler that ignores that it is cancelled is an error instead.
    */
-  async run(options: { signal?: AbortSignal } = {}): Promise<void> {
+  async run(options: RunOptions = {}): Promise<void> {
     if (this.handlers.length === 0) throw new Invalid("the worker has no handler");
     if (this.isRunning) throw new Invalid("the worker is running already");
     const handlers = this.handlers.map((of) => ({ ...of, handle: around(this.middleware, of.handle) }));
     this.isRunning = true;
     try {
-      await new Run(this.client, handlers, this.settings, options.signal).ended;
+      await new Run(this.client, handlers, this.settings, options).ended;
     } finally {
       this.isRunning = false;
     }

@@ -1,6 +1,6 @@
 /** The work on one delivery, from its receipt until it is settled. */
 
-import { sleep } from "../duration.js";
+import { within } from "../duration.js";
 import { LeaseLost, Refused, textOf } from "../errors.js";
 import type { components } from "../wire.js";
 import type { Engine } from "./engine.js";
@@ -71,7 +71,7 @@ export class InWork {
     }
     if (event.is === "cancelled") {
       this.cancelHandler(FLAG.stopping, "the worker stops");
-      event = await Promise.race([this.ended, sleep(CANCEL_MS).then((): Event => ({ is: "cancelled" }))]);
+      if (await within(CANCEL_MS, this.ended)) event = await this.ended;
     }
     if (event.is !== "ended") {
       // It may still act, so its message is not released.

@@ -3,7 +3,7 @@
  * runs on a thread of its own, so a handler that blocks the main thread delays none of that.
  */
 
-import { sleep } from "../duration.js";
+import { within } from "../duration.js";
 import { textOf } from "../errors.js";
 import type { LogFields, LogLevel } from "../logger.js";
 import { call } from "../retry.js";
@@ -155,9 +155,4 @@ export class Engine {
       this.onIdle = resolve;
     });
   }
-}
-
-/** Whether `done` is fulfilled in time. */
-async function within(ms: number, done: Promise<void>): Promise<boolean> {
-  return Promise.race([done.then(() => true), sleep(ms).then(() => false)]);
 }

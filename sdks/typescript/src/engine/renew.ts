@@ -48,6 +48,9 @@ export class Renewals {
   /** Stops to renew. */
   end(token: string): void {
     this.leases.delete(token);
+    if (this.leases.size > 0) return;
+    clearTimeout(this.timer);
+    this.timerAt = Number.POSITIVE_INFINITY;
   }
 
   private wakeAt(at: number): void {
