@@ -39,7 +39,7 @@ export class Run {
     { signal, engine = "thread" }: RunOptions,
   ) {
     this.signal = signal;
-    const { connection } = client;
+    const { url, apiKey, fetch } = client.connection;
     const { logger, leaseMs, maxProcessingMs, shutdownTimeoutMs } = settings;
     const slots = handlers.reduce((sum, { concurrency }) => sum + concurrency, 0);
     this.flags = new Int32Array(new SharedArrayBuffer(slots * Int32Array.BYTES_PER_ELEMENT));
@@ -53,7 +53,8 @@ export class Run {
       };
     });
     const config = {
-      connection: { url: connection.url, apiKey: connection.apiKey },
+      // A function cannot go to another thread.
+      connection: { url, apiKey, ...(engine === "main" ? { fetch } : {}) },
       owner: this.owner,
       host: hostname(),
       version: VERSION,

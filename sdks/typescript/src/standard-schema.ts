@@ -1,4 +1,4 @@
-/** Schemas of any library that implements Standard Schema (https://standardschema.dev): zod, valibot, arktype. */
+/** Schemas of any library that implements Standard Schema: zod, valibot, arktype. */
 
 /** The interface that the specification asks to copy. */
 export interface StandardSchema<Input = unknown, Output = Input> {

@@ -14,7 +14,7 @@
 import { type Body, Client, type Reply } from "../client.js";
 import { type Duration, sleep, toMs } from "../duration.js";
 import type { Worker } from "../worker.js";
-import { type Fault, FaultyConnection } from "./faulty-connection.js";
+import { type Fault, Faults } from "./faults.js";
 import { ServerProcess } from "./server.js";
 
 export type { Fault };
@@ -28,17 +28,17 @@ const PAGE = 1_000;
 
 /** A server in memory, with a clock that the test advances. */
 export class Broker {
+  /** A client with the faults of {@link Broker.fail}. */
   readonly client: Client;
-  /** Asks the server itself, so that faults are only for the worker. */
+  private readonly faults = new Faults();
+  /** Without the faults, which are for the worker. */
   private readonly direct: Client;
   /** How far the clock is ahead. */
   private advancedMs = 0;
+  private lastNumber = 0;
 
-  private constructor(
-    private readonly server: ServerProcess,
-    private readonly connection: FaultyConnection,
-  ) {
-    this.client = new Client(connection.url);
+  private constructor(private readonly server: ServerProcess) {
+    this.client = new Client({ url: server.url, fetch: this.faults.fetch });
     this.direct = new Client(server.url);
   }
 
@@ -48,13 +48,22 @@ export class Broker {
    */
   static async start(options: { topics?: readonly string[]; binary?: string } = {}): Promise<Broker> {
     const { topics = [], binary = process.env.DRIFTQ_BIN ?? "driftq" } = options;
-    const server = await ServerProcess.start(binary, topics);
-    return new Broker(server, await FaultyConnection.start(server.url));
+    return new Broker(await ServerProcess.start(binary, topics));
   }
 
-  /** The URL for a worker that makes its own client. */
+  /** The URL of the server. A client that a test makes with it has no faults. */
   get url(): string {
-    return this.connection.url;
+    return this.server.url;
+  }
+
+  /** Creates topics for one test of a suite that shares the server. Each has a number at its end. */
+  async topics<const Names extends readonly string[]>(
+    ...names: Names
+  ): Promise<{ [Index in keyof Names]: string }> {
+    this.lastNumber += 1;
+    const created = names.map((name) => `${name}-${this.lastNumber}`);
+    for (const name of created) await this.post("topics", { name });
+    return created as { [Index in keyof Names]: string };
   }
 
   /** Advances the clock. Leases that end and retries that become due take effect before it returns. */
@@ -67,7 +76,7 @@ export class Broker {
 
   /** Makes requests fail, for example the answer of the next commit. */
   fail(fault: Fault): void {
-    this.connection.fail(fault);
+    this.faults.add(fault);
   }
 
   /** Runs the worker until no message is ready for it. Messages that wait for a retry still wait. */
@@ -107,9 +116,8 @@ export class Broker {
     return (await this.get(`dlq/${topic}?limit=${PAGE}`)).dead_letters as Body[];
   }
 
-  async stop(): Promise<void> {
-    this.connection.stop();
-    await this.server.stop();
+  stop(): Promise<void> {
+    return this.server.stop();
   }
 
   private async runUntil(worker: Worker, isOver: (state: State) => Promise<boolean>): Promise<void> {
