@@ -1,7 +1,10 @@
 // Writes src/engine-source.ts: the program of the worker's thread as one text, because a thread that starts from
 // a file is lost when a bundler moves the files of a package.
-import { writeFile } from "node:fs/promises";
+import { rm, writeFile } from "node:fs/promises";
 import { build } from "esbuild";
+
+// A module that does not exist any more must not be published.
+await rm(new URL("../dist", import.meta.url), { recursive: true, force: true });
 
 const { outputFiles } = await build({
   entryPoints: [new URL("../src/engine/thread.ts", import.meta.url).pathname],

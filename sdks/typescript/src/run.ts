@@ -27,7 +27,11 @@ export class Run {
   private readonly flags: Int32Array;
   private readonly engine: EngineHandle;
   private readonly inWork = new Map<number, Context>();
-  private readonly onSignal = () => this.engine.post({ type: "signal" });
+  /** Whether the engine receives signals itself. */
+  private isSignalled = false;
+  private readonly onSignal = () => {
+    if (!this.isSignalled) this.engine.post({ type: "signal" });
+  };
   private readonly onAbort = () => this.engine.post({ type: "stop" });
   private readonly signal: AbortSignal | undefined;
   private finish: (error?: WorkerError) => void = () => {};
