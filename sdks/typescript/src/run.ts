@@ -83,8 +83,9 @@ export class Run {
   private receive(message: FromEngine): void {
     switch (message.type) {
       case "ready":
-        if (!this.signal && !message.receivesSignals)
-          for (const name of SIGNALS) process.on(name, this.onSignal);
+        this.isSignalled = message.receivesSignals;
+        // Also if the engine receives them: a tool that looks for listeners must not end the process.
+        if (!this.signal) for (const name of SIGNALS) process.on(name, this.onSignal);
         break;
       case "work":
         // Each begins in a turn of its own, so that the ack of one that blocks does not wait for the others.
