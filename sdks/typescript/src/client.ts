@@ -61,6 +61,7 @@ export class Client {
 
   /** A client whose requests continue a trace. */
   continuing(trace: Trace | undefined): Client {
+    if (trace === this.connection.trace) return this;
     const { connection, features } = this;
     return Object.assign(Object.create(Client.prototype), this, {
       connection: { ...connection, trace },

@@ -30,11 +30,11 @@ export interface ContextParts {
 export class Context {
   readonly delivery: Delivery;
   readonly log: Logger;
-  /** Aborted when the handler has to end: its lease is lost, or the worker stops and no longer waits. */
-  readonly signal: AbortSignal;
   private client_: Client;
   private readonly parts: ContextParts;
-  private readonly controller = new AbortController();
+  /** Made when it is used, because it costs more than the rest of a context. */
+  private controller: AbortController | undefined;
+  private cancelled: Cancelled | undefined;
   private readonly committing: CommitScope;
   /** The commit that runs, also if the handler does not wait for it. */
   private commit_: Promise<void> | undefined;
@@ -50,7 +50,6 @@ export class Context {
     this.parts = parts;
     this.delivery = delivery;
     this.log = quietly(logger, fields);
-    this.signal = this.controller.signal;
     // What the handler produces continues the trace of its message.
     this.client_ = client.continuing(delivery.trace);
     this.committing = { leaseToken: delivery.lease.token, isCommitted: false, pending: [] };
@@ -66,6 +65,15 @@ export class Context {
     return this.delivery.lease.attempt;
   }
 
+  /** Aborted when the handler has to end: its lease is lost, or the worker stops and no longer waits. */
+  get signal(): AbortSignal {
+    if (!this.controller) {
+      this.controller = new AbortController();
+      if (this.cancelled) this.controller.abort(this.cancelled);
+    }
+    return this.controller.signal;
+  }
+
   /** The client of the worker. Its requests continue the trace of the message. */
   get client(): Client {
     return this.client_;
@@ -76,7 +84,7 @@ export class Context {
    * run.
    */
   get isCancelled(): boolean {
-    return this.signal.aborted || this.parts.isCancelled();
+    return this.cancelled !== undefined || this.parts.isCancelled();
   }
 
   /** Whether the message is committed. */
@@ -95,7 +103,7 @@ export class Context {
       leaseToken: this.delivery.lease.token,
       owner: this.parts.owner,
       throwIfCancelled: () => {
-        if (this.isCancelled) throw this.signal.reason ?? new Cancelled("the handler is cancelled");
+        if (this.isCancelled) throw this.cancelled ?? new Cancelled("the handler is cancelled");
       },
       finishInCommit: (finish: Finish) => this.committing.pending.push(finish),
     };
@@ -120,7 +128,8 @@ export class Context {
 
   /** @internal */
   cancel(reason: string): void {
-    this.controller.abort(new Cancelled(reason));
+    this.cancelled ??= new Cancelled(reason);
+    this.controller?.abort(this.cancelled);
   }
 
   /** Waits for the commit, and records the outcomes that wait for one that does not come. @internal */

@@ -29,6 +29,8 @@ export class Slots {
       await new Promise<void>((resolve) => {
         this.wake = resolve;
       });
+      // One response settles many messages. All of their slots are free in the next turn.
+      await new Promise(setImmediate);
     }
     return stopped() ? 0 : this.free;
   }
