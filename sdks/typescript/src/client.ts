@@ -90,6 +90,7 @@ export class Client {
 
   /** Stores up to 1 000 messages. Each succeeds or fails on its own. */
   async produceBatch(messages: readonly Message[]): Promise<(Receipt | DriftqError)[]> {
+    if (messages.length === 0) return [];
     const began = performance.now();
     const encoded = await Promise.all(messages.map(encode));
     const hasNonce = await this.supports("nonce");

@@ -26,6 +26,8 @@ export interface CommitOptions {
 /** What a commit needs of its handler. */
 export interface CommitScope {
   readonly leaseToken: string;
+  /** Whether a commit is on its way. */
+  isCommitting: boolean;
   isCommitted: boolean;
   /** Outcomes that wait for the commit. */
   pending: Finish[];
@@ -40,7 +42,16 @@ export async function commit(
   scope: CommitScope,
   options: CommitOptions,
 ): Promise<void> {
-  if (scope.isCommitted) throw new Invalid("the message is already committed");
+  if (scope.isCommitted || scope.isCommitting) throw new Invalid("the message is already committed");
+  scope.isCommitting = true;
+  try {
+    await send(connection, scope, options);
+  } finally {
+    scope.isCommitting = false;
+  }
+}
+
+async function send(connection: Connection, scope: CommitScope, options: CommitOptions): Promise<void> {
   const { produce = [], pointers = [], result } = options;
   const body: components["schemas"]["Commit"] = { token: scope.leaseToken };
   if (produce.length > 0) body.produce = await Promise.all(produce.map(encode));

@@ -37,7 +37,7 @@ export class Context {
   private cancelled: Cancelled | undefined;
   private readonly committing: CommitScope;
   /** The commit that runs, also if the handler does not wait for it. */
-  private commit_: Promise<void> | undefined;
+  private commit_: Promise<unknown> | undefined;
 
   constructor(parts: ContextParts) {
     const { delivery, client, logger } = parts;
@@ -52,7 +52,12 @@ export class Context {
     this.log = quietly(logger, fields);
     // What the handler produces continues the trace of its message.
     this.client_ = client.continuing(delivery.trace);
-    this.committing = { leaseToken: delivery.lease.token, isCommitted: false, pending: [] };
+    this.committing = {
+      leaseToken: delivery.lease.token,
+      isCommitting: false,
+      isCommitted: false,
+      pending: [],
+    };
   }
 
   /** The id of the message. */
@@ -112,8 +117,9 @@ export class Context {
 
   /** Acks the message, produces the next ones and records outcomes at once. It is the last thing that a handler does. */
   commit(options: CommitOptions = {}): Promise<void> {
-    this.commit_ = commit(this.client_.connection, this.committing, options);
-    return this.commit_;
+    const running = commit(this.client_.connection, this.committing, options);
+    this.commit_ = Promise.allSettled([this.commit_, running]);
+    return running;
   }
 
   /** A message for {@link Context.commit}. */
@@ -134,7 +140,7 @@ export class Context {
 
   /** Waits for the commit, and records the outcomes that wait for one that does not come. @internal */
   async end(): Promise<void> {
-    if (this.commit_) await this.commit_.catch(() => {});
+    if (this.commit_) await this.commit_;
     const outcomes = this.committing.pending;
     this.committing.pending = [];
     if (outcomes.length > 0) await recordAll(this.client_.connection, outcomes);

@@ -2,8 +2,9 @@
 
 import { Worker as Thread } from "node:worker_threads";
 import { Engine } from "./engine/engine.js";
-import { EXIT_STATUS } from "./engine/exit.js";
+import { stuckText } from "./engine/exit.js";
 import type { EngineConfig, FromEngine, ToEngine } from "./engine/protocol.js";
+import { INTERNALS_OPTION } from "./engine/signals.js";
 import { engineSource } from "./engine-source.js";
 import { textOf } from "./errors.js";
 import type { Logger } from "./logger.js";
@@ -21,6 +22,8 @@ export interface EngineEvents {
   onFailed(error: unknown): void;
 }
 
+const isForeign = process.versions.bun !== undefined || "Deno" in globalThis;
+
 /** Where the engine runs. */
 export type EnginePlace = "thread" | "main";
 
@@ -31,8 +34,16 @@ export function startEngine(
   logger: Logger,
 ): EngineHandle {
   if (place === "main") return onMain(config, events);
+  // An option that this release of Node does not have is an error.
+  if (config.hasSignals && !isForeign) {
+    try {
+      return onThread(config, events, [INTERNALS_OPTION]);
+    } catch {
+      // Signals wait for the main thread, then.
+    }
+  }
   try {
-    return onThread(config, events);
+    return onThread(config, events, []);
   } catch (error) {
     logger.warn("no thread can be started; a handler that blocks the main thread loses its lease", {
       error: textOf(error),
@@ -41,10 +52,10 @@ export function startEngine(
   }
 }
 
-function onThread(config: EngineConfig, events: EngineEvents): EngineHandle {
+/** `execArgv` are options of the thread. Those of the process, such as loaders, are for the program of the user. */
+function onThread(config: EngineConfig, events: EngineEvents, execArgv: string[]): EngineHandle {
   const source = new URL(`data:text/javascript,${encodeURIComponent(engineSource)}`);
-  // Options of the process, such as loaders, are for the program of the user.
-  const thread = new Thread(source, { name: "driftq", workerData: config, execArgv: [] });
+  const thread = new Thread(source, { name: "driftq", workerData: config, execArgv });
   let isEnding = false;
   thread.on("message", (message: FromEngine) => events.onMessage(message));
   thread.on("error", (error) => events.onFailed(error));
@@ -63,11 +74,14 @@ function onThread(config: EngineConfig, events: EngineEvents): EngineHandle {
 function onMain(config: EngineConfig, events: EngineEvents): EngineHandle {
   // Messages arrive later, as those of a thread do.
   const deliver = (message: FromEngine) => queueMicrotask(() => events.onMessage(message));
-  const interrupt = () => process.exit(EXIT_STATUS);
+  const interrupt = () => deliver({ type: "exit", why: "a second signal ends the process" });
   const engine = new Engine(config, deliver, config.hasSignals ? interrupt : () => {});
   deliver({ type: "ready", receivesSignals: false });
   engine.run().then(
-    (stuck) => deliver({ type: "stopped", stuck }),
+    (stuck) => {
+      if (stuck.length > 0 && config.hasSignals) deliver({ type: "exit", why: stuckText(stuck) });
+      else deliver({ type: "stopped", stuck });
+    },
     (error) => events.onFailed(error),
   );
   return { post: (message) => queueMicrotask(() => engine.receive(message)), end: async () => {} };

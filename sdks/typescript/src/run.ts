@@ -4,7 +4,8 @@ import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import type { Client } from "./client.js";
 import { Context } from "./context.js";
-import { EXIT_STATUS } from "./engine/exit.js";
+import { REPEAT_MS } from "./engine/engine.js";
+import { EXIT_STATUS, stuckText } from "./engine/exit.js";
 import { FLAG, type FromEngine, type SettleItem, type Work } from "./engine/protocol.js";
 import { type EngineHandle, startEngine } from "./engine-handle.js";
 import { DriftqError, textOf } from "./errors.js";
@@ -30,10 +31,11 @@ export class Run {
   /** Whether the engine receives signals itself. */
   private isSignalled = false;
   private readonly onSignal = () => {
-    if (!this.isSignalled) this.engine.post({ type: "signal" });
+    if (!this.isSignalled && !this.isOver) this.engine.post({ type: "signal" });
   };
   private readonly onAbort = () => this.engine.post({ type: "stop" });
   private readonly signal: AbortSignal | undefined;
+  private isOver = false;
   private finish: (error?: WorkerError) => void = () => {};
 
   constructor(
@@ -49,6 +51,7 @@ export class Run {
     this.flags = new Int32Array(new SharedArrayBuffer(slots * Int32Array.BYTES_PER_ELEMENT));
     this.ended = new Promise((resolve, reject) => {
       this.finish = (error) => {
+        this.isOver = true;
         this.cleanUp();
         // The engine has nothing left to do, so an error of its end changes nothing.
         void this.engine.end().catch(() => {});
@@ -76,6 +79,8 @@ export class Run {
       { onMessage: (message) => this.receive(message), onFailed },
       logger,
     );
+    // Also if the engine receives them: a tool that looks for listeners must not end the process.
+    if (!signal) for (const name of SIGNALS) process.on(name, this.onSignal);
     if (signal?.aborted) this.onAbort();
     signal?.addEventListener("abort", this.onAbort);
   }
@@ -84,8 +89,6 @@ export class Run {
     switch (message.type) {
       case "ready":
         this.isSignalled = message.receivesSignals;
-        // Also if the engine receives them: a tool that looks for listeners must not end the process.
-        if (!this.signal) for (const name of SIGNALS) process.on(name, this.onSignal);
         break;
       case "work":
         // Each begins in a turn of its own, so that the ack of one that blocks does not wait for the others.
@@ -101,13 +104,18 @@ export class Run {
         this.settings.logger[message.level](message.message, message.fields);
         break;
       case "stopped":
-        this.stopped(message.stuck);
+        this.finish(message.stuck.length > 0 ? new WorkerError(stuckText(message.stuck)) : undefined);
         break;
+      case "exit":
+        this.settings.logger.error(message.why, {});
+        process.exit(EXIT_STATUS);
     }
   }
 
   /** Runs the handler of a delivery. Never throws. */
   private async handle(subscription: number, { number, slot, delivery }: Work): Promise<void> {
+    // Its lease is not renewed.
+    if (this.isOver) return;
     const handler = this.handlers[subscription] as Handler;
     const flag = () => Atomics.load(this.flags, slot);
     // It was lost or given back while it waited for the main thread.
@@ -152,18 +160,6 @@ export class Run {
     }
   }
 
-  private stopped(stuck: readonly string[]): void {
-    const why = `handlers did not end when they were cancelled: ${stuck.join(", ")}`;
-    if (stuck.length === 0) {
-      this.finish();
-    } else if (this.signal) {
-      this.finish(new WorkerError(why));
-    } else {
-      this.settings.logger.error(why, {});
-      process.exit(EXIT_STATUS);
-    }
-  }
-
   /** Nothing renews the leases any more, so nothing may go on. */
   private fail(why: string): void {
     for (const context of this.inWork.values()) context.cancel(why);
@@ -171,8 +167,12 @@ export class Run {
   }
 
   private cleanUp(): void {
-    for (const name of SIGNALS) process.off(name, this.onSignal);
     this.signal?.removeEventListener("abort", this.onAbort);
+    // A signal that is repeated while the process ends must not kill it. The timer does not keep it from ending.
+    const timer = setTimeout(() => {
+      for (const name of SIGNALS) process.off(name, this.onSignal);
+    }, REPEAT_MS);
+    timer.unref();
   }
 }
 

@@ -16,6 +16,8 @@ import { Settler } from "./settle.js";
 
 /** How long the server may take to answer that the worker has left. */
 const LEAVE_MS = 5_000;
+/** npm and tsx repeat a signal that the terminal has sent to them and to the worker. That is not a second one. */
+export const REPEAT_MS = 100;
 
 type Delivery = components["schemas"]["Delivery"];
 
@@ -23,6 +25,7 @@ export class Engine {
   readonly renewals: Renewals;
   readonly settler: Settler;
   isStopping = false;
+  private signalledAt: number | undefined;
   /** Called when the worker begins to stop. */
   private readonly onStop = new Set<() => void>();
   private readonly inWork = new Map<number, InWork>();
@@ -70,7 +73,9 @@ export class Engine {
 
   /** The first signal stops the worker, and the second one ends the process. */
   onSignal(): void {
-    if (this.isStopping) this.onInterrupt();
+    const now = performance.now();
+    this.signalledAt ??= now;
+    if (now - this.signalledAt >= REPEAT_MS) this.onInterrupt();
     else this.stop();
   }
 

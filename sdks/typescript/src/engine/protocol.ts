@@ -56,5 +56,7 @@ export type FromEngine =
   /** The result of an attempt is dropped. */
   | { type: "lost"; id: string; topic: string; group: string; attempt: number; reason: string }
   | { type: "log"; level: LogLevel; message: string; fields: LogFields }
+  /** The process has to end with an error. */
+  | { type: "exit"; why: string }
   /** The worker has ended, with the deliveries whose handlers did not. */
   | { type: "stopped"; stuck: readonly string[] };

@@ -1,8 +1,12 @@
 /** SIGTERM and SIGINT, received on a thread. */
 
+import { createRequire } from "node:module";
 import { constants } from "node:os";
 
-/** A wrapper of a libuv signal handle, which belongs to the event loop of its thread. */
+/** Lets a thread of Node use {@link listenOnThread}. It holds for that thread alone. */
+export const INTERNALS_OPTION = "--expose-internals";
+
+/** A libuv signal handle, which belongs to the event loop of its thread. */
 interface SignalWrap {
   onsignal: () => void;
   start(signal: number): number;
@@ -12,32 +16,30 @@ interface SignalWrap {
 
 /**
  * Calls `onSignal` on this thread, also while the main thread is blocked. Node has no public way to do that: its
- * `process.on` works on the main thread only. Returns false where that is all there is (Bun, Deno, and Node with
- * its permission model).
+ * `process.on` works on the main thread only. This is the handle that `process.on` uses. Returns false where it
+ * cannot be used: in Bun, in Deno, and if a release of Node takes it away. Signals then wait for the main thread.
  */
 export function listenOnThread(onSignal: () => void): boolean {
-  const { binding, noDeprecation } = process as unknown as {
-    binding?: (name: string) => { Signal: new () => SignalWrap };
-    noDeprecation?: boolean;
-  };
+  if (!process.execArgv.includes(INTERNALS_OPTION)) return false;
+  const { emitWarning } = process;
   const started: SignalWrap[] = [];
   try {
-    if (!binding || process.versions.bun || "Deno" in globalThis) return false;
-    // The warning is for authors of programs, who cannot do anything about it.
-    process.noDeprecation = true;
-    const { Signal } = binding.call(process, "signal_wrap");
+    // Users can do nothing about the warning that comes with it.
+    process.emitWarning = () => {};
+    const require = createRequire(`${process.cwd()}/`);
+    const { Signal } = require("internal/test/binding").internalBinding("signal_wrap");
     for (const signal of [constants.signals.SIGTERM, constants.signals.SIGINT]) {
-      const wrap = new Signal();
+      const wrap: SignalWrap = new Signal();
+      started.push(wrap);
       wrap.onsignal = onSignal;
       wrap.unref();
       if (wrap.start(signal) !== 0) throw new Error("the signal handle did not start");
-      started.push(wrap);
     }
     return true;
   } catch {
     for (const wrap of started) wrap.close();
     return false;
   } finally {
-    process.noDeprecation = noDeprecation ?? false;
+    process.emitWarning = emitWarning;
   }
 }
