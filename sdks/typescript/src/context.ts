@@ -36,8 +36,8 @@ export class Context {
   private controller: AbortController | undefined;
   private cancelled: Cancelled | undefined;
   private readonly committing: CommitScope;
-  /** The commit that runs, also if the handler does not wait for it. */
-  private commit_: Promise<unknown> | undefined;
+  /** Effects and commits that run, also if the handler does not wait for them. */
+  private readonly running = new Set<Promise<unknown>>();
 
   constructor(parts: ContextParts) {
     const { delivery, client, logger } = parts;
@@ -112,13 +112,18 @@ export class Context {
       },
       finishInCommit: (finish: Finish) => this.committing.pending.push(finish),
     };
-    return runEffect(scope, key, { ...this.parts.effectDefaults, ...options }, execute);
+    return this.track(runEffect(scope, key, { ...this.parts.effectDefaults, ...options }, execute));
   }
 
   /** Acks the message, produces the next ones and records outcomes at once. It is the last thing that a handler does. */
   commit(options: CommitOptions = {}): Promise<void> {
     const running = commit(this.client_.connection, this.committing, options);
-    this.commit_ = Promise.allSettled([this.commit_, running]);
+    return this.track(running);
+  }
+
+  private track<T>(running: Promise<T>): Promise<T> {
+    const ended: Promise<unknown> = running.catch(() => {}).finally(() => this.running.delete(ended));
+    this.running.add(ended);
     return running;
   }
 
@@ -138,9 +143,12 @@ export class Context {
     this.controller?.abort(this.cancelled);
   }
 
-  /** Waits for the commit, and records the outcomes that wait for one that does not come. @internal */
+  /**
+   * Waits for what still runs, for example the other effects of a `Promise.all` that has failed. Then records the
+   * outcomes that wait for a commit that does not come. @internal
+   */
   async end(): Promise<void> {
-    if (this.commit_) await this.commit_;
+    while (this.running.size > 0) await Promise.all(this.running);
     const outcomes = this.committing.pending;
     this.committing.pending = [];
     if (outcomes.length > 0) await recordAll(this.client_.connection, outcomes);

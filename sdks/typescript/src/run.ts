@@ -10,7 +10,7 @@ import { FLAG, type FromEngine, type SettleItem, type Work } from "./engine/prot
 import { type EngineHandle, startEngine } from "./engine-handle.js";
 import { DriftqError, textOf } from "./errors.js";
 import type { Handler } from "./handler.js";
-import { settlementOfError } from "./settlement.js";
+import { isOutcome, settlementOfError } from "./settlement.js";
 import { VERSION } from "./version.js";
 import type { RunOptions, Settings } from "./worker.js";
 
@@ -134,9 +134,7 @@ export class Run {
       await handler.handle(context);
     } catch (error) {
       item = settlementOfError(error, flag() === FLAG.stopping);
-      context.log.debug("the handler failed", { error });
-      if (context.isCommitted)
-        context.log.warn("the handler failed after its commit", { error: textOf(error) });
+      this.logFailure(context, error);
     }
     try {
       await context.end();
@@ -145,6 +143,12 @@ export class Run {
     }
     this.inWork.delete(number);
     this.end(number, context.isCommitted ? undefined : item);
+  }
+
+  private logFailure({ log, isCommitted, isCancelled }: Context, error: unknown): void {
+    if (isCommitted) log.warn("the handler failed after its commit", { error });
+    else if (isCancelled || isOutcome(error)) log.debug("the handler ended without success", { error });
+    else log.warn("the handler failed", { error });
   }
 
   private end(number: number, item: SettleItem | undefined): void {

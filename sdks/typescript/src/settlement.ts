@@ -3,7 +3,7 @@
 import { toMs } from "./duration.js";
 import type { SettleItem } from "./engine/protocol.js";
 import { LeaseLost, textOf } from "./errors.js";
-import { Reject, Release, Retry } from "./outcomes.js";
+import { EffectFailed, Reject, Release, Retry } from "./outcomes.js";
 
 /** The longest delay of a nack: 7 days. */
 const DELAY_MS_MAX = 604_800_000;
@@ -20,6 +20,11 @@ export function settlementOfError(thrown: unknown, isStopping: boolean): SettleI
   if (thrown instanceof Retry) return { op: "nack", reason: reasonOf(thrown), ...delayOf(thrown) };
   if (isStopping) return { op: "nack", release: true };
   return { op: "nack", reason: reasonOf(thrown) };
+}
+
+/** Whether the handler threw it to say how it ended. Any other error may be a bug. */
+export function isOutcome(thrown: unknown): boolean {
+  return [EffectFailed, LeaseLost, Reject, Release, Retry].some((of) => thrown instanceof of);
 }
 
 /** A reason that is empty counts as none. */

@@ -190,6 +190,24 @@ test("a commit that the handler does not wait for is waited for", async () => {
   assert.equal(attempts, 1);
 });
 
+test("a message is settled when all of its effects have ended", async () => {
+  const [topic] = await broker.topics("parallel");
+  await broker.client.produce(topic, 1);
+  let calls = 0;
+  await broker.drain(
+    worker().handle(topic, { ...inGroup, onDoubt: "park" }, async (_, ctx) => {
+      const slow = ctx.effect("slow", {}, async () => {
+        calls += 1;
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      });
+      const failed = ctx.delivery.attempts === 1 ? [Promise.reject(new Error("the other one"))] : [];
+      await Promise.all([slow, ...failed]);
+    }),
+  );
+  // The second attempt finds its outcome: it was neither in progress nor in doubt.
+  assert.equal(calls, 1);
+});
+
 test("a handler that ignores its cancellation is an error that names its message", async () => {
   const { id } = await broker.client.produce("stuck", 1);
   const stop = new AbortController();
