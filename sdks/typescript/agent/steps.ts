@@ -1,5 +1,6 @@
 /** The handler of the scenarios: runs a list of steps. */
 
+import { pbkdf2Sync } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Context, effectFetch, type OnDoubt, type Probed, Reject, Release, Retry } from "@driftq/sdk";
 import { event } from "./event.js";
@@ -28,6 +29,10 @@ export interface Step {
   wait_ms?: number;
   /** Wait, and let no other task run on this thread. */
   block_ms?: number;
+  /** Compute, and let no other task run on this thread. */
+  burn_ms?: number;
+  /** The same, in code that is not JavaScript: one long call. */
+  hold_interpreter_ms?: number;
   /** Wait, let no other task run on this thread, and end when the handler is cancelled. */
   block_until_cancelled_ms?: number;
   /** Wait for a command of the runner. */
@@ -37,6 +42,7 @@ export interface Step {
 }
 
 interface Effect {
+  /** `{id}` is the id of the message. */
   key: string;
   request?: string;
   on_doubt: OnDoubt;
@@ -83,11 +89,13 @@ async function runStep(
   { provider, go }: Surroundings,
 ): Promise<void> {
   const { signal } = ctx;
-  if (step.effect) await runEffect(step.effect, ctx, provider);
+  if (step.effect) await runEffect(step.effect, order.id, ctx, provider);
   if (step.commit) await ctx.commit({ produce: step.commit.map((topic) => ctx.message(topic, order.id)) });
   if (step.produce) await ctx.client.produce(step.produce, order.id);
   if (step.wait_ms !== undefined) await sleep(step.wait_ms, undefined, { signal });
   if (step.block_ms !== undefined) block(step.block_ms, () => false);
+  if (step.burn_ms !== undefined) burn(step.burn_ms);
+  if (step.hold_interpreter_ms !== undefined) hash(step.hold_interpreter_ms);
   if (step.block_until_cancelled_ms !== undefined) {
     block(step.block_until_cancelled_ms, () => ctx.isCancelled);
     if (ctx.isCancelled) throw new Release();
@@ -103,8 +111,21 @@ function block(ms: number, isOver: () => boolean): void {
     Atomics.wait(lock, 0, 0, 10);
 }
 
-async function runEffect(effect: Effect, ctx: Context, provider: string): Promise<void> {
-  const { key, request, on_doubt: onDoubt, window_ms: window, in_commit, unreachable_in, die: dies } = effect;
+function burn(ms: number): void {
+  for (const began = performance.now(); performance.now() - began < ms; );
+}
+
+/** Derives a key for about this time, in one call of native code. */
+function hash(ms: number): void {
+  const derive = (rounds: number) => pbkdf2Sync("secret", "salt", rounds, 32, "sha256");
+  const [began, sample] = [performance.now(), 50_000];
+  derive(sample);
+  derive(Math.ceil((sample * ms) / (performance.now() - began)));
+}
+
+async function runEffect(effect: Effect, id: string, ctx: Context, provider: string): Promise<void> {
+  const { request, on_doubt: onDoubt, window_ms: window, in_commit, unreachable_in, die: dies } = effect;
+  const key = effect.key.replace("{id}", id);
   const here = unreachable_in === ctx.attempt ? NOWHERE : provider;
   const dieIf = (when: Effect["die"]) => {
     if (ctx.attempt === 1 && dies === when) die();
