@@ -78,7 +78,7 @@ ci:
     # The driver of clippy compiles as rustc does, so one pass over the workspace lints and compiles it.
     RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__ {{ just_executable() }} stages \
         format typos compile ci-tests sim-in-background contract-ci v1 schemathesis alerts readme-briefly examples \
-        'sdk rust' keep-your-queue old-data crash-briefly 'sim 50'
+        'sdk rust' sdk-briefly keep-your-queue old-data crash-briefly 'sim 50'
 
 # Run the stages of a release that have not passed yet, or those that begin with STAGES; resumes where it stopped
 [group('proofs')]
@@ -225,6 +225,21 @@ examples:
 [group('proofs')]
 sdk LANGUAGE NAME='': (sdk-build LANGUAGE)
     target/debug/sdk target/debug/driftq sdks/scenarios '{{ NAME }}' -- {{ if LANGUAGE == 'rust' { 'target/debug/examples/agent' } else if LANGUAGE == 'python' { 'python3 sdks/python/agent.py' } else if LANGUAGE == 'typescript' { 'node sdks/typescript/dist-agent/agent.js' } else { error('no SDK for ' + LANGUAGE) } }}
+
+# The scenarios in which something is lost, with the SDKs that CI does not run in full
+[private]
+sdk-briefly: (sdk 'python' 'lost') (sdk 'typescript' 'lost')
+
+# Check the types and the style of an SDK, and run its own tests
+[group('proofs')]
+sdk-test LANGUAGE: (sdk-build LANGUAGE)
+    {{ if LANGUAGE == 'python' { 'sdks/python/check' } else if LANGUAGE == 'typescript' { 'cd sdks/typescript && npm run --silent lint && DRIFTQ_BIN=../../target/debug/driftq npm test --silent && npm run --silent check:package' } else { error('`just test` has the tests of the SDK for ' + LANGUAGE) } }}
+
+# Install the package of an SDK into an empty project, and run the listing of the README
+[group('proofs')]
+sdk-first LANGUAGE:
+    {{ build_dev }}
+    e2e/sdk_first.py target/debug/driftq {{ LANGUAGE }}
 
 # Block handlers of an SDK for three leases, COUNT times in each way, and measure its renewals
 [group('proofs')]

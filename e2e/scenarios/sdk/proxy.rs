@@ -32,8 +32,8 @@ struct State {
     seen: Vec<Request>,
     /// When each of them came.
     times: Vec<Instant>,
-    /// When the last settle with a rejected item was answered.
-    rejected_at: Option<Instant>,
+    /// When the settles with a rejected item were answered.
+    rejected: Vec<Instant>,
 }
 
 impl Proxy {
@@ -41,7 +41,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         let state =
-            Mutex::new(State { faults, seen: Vec::new(), times: Vec::new(), rejected_at: None });
+            Mutex::new(State { faults, seen: Vec::new(), times: Vec::new(), rejected: Vec::new() });
         let http = reqwest::Client::builder().no_proxy().build()?;
         let shared = Arc::new(Shared { server: server.to_owned(), http, state });
         let mut connections = JoinSet::new();
@@ -73,9 +73,9 @@ impl Proxy {
         of.map(|(_, at)| *at).collect()
     }
 
-    /// When the last settle with a rejected item was answered.
-    pub(crate) fn rejected_at(&self) -> Option<Instant> {
-        self.shared.state().rejected_at
+    /// When the first settle with a rejected item after `since` was answered.
+    pub(crate) fn rejected_since(&self, since: Instant) -> Option<Instant> {
+        self.shared.state().rejected.iter().copied().find(|at| *at > since)
     }
 
     /// Whether a request to some route had this header.
@@ -129,7 +129,7 @@ impl Shared {
                 state.seen.push(request);
                 state.times.push(came);
                 if is_rejected {
-                    state.rejected_at = Some(Instant::now());
+                    state.rejected.push(Instant::now());
                 }
             }
             let error = |code: &str, outcome: &str| {

@@ -9,7 +9,9 @@ use serde_json::json;
 use super::processes::children;
 use super::{Load, Place};
 
-const TIME: Duration = Duration::from_secs(20);
+/// Node collects garbage for a minute after its start.
+const WARM_UP: Duration = Duration::from_secs(60);
+const TIME: Duration = Duration::from_secs(60);
 /// Of one core.
 const CPU_MAX: f64 = 0.005;
 /// With the renewal process of Python.
@@ -21,7 +23,7 @@ pub(super) async fn run(of: &Load<'_>) -> anyhow::Result<String> {
     // The first message starts what a worker needs to renew.
     place.produce(1).await?;
     place.until("ended", 1, 0).await?;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(WARM_UP).await;
     let own = agent.id().context("it runs")?;
     let all: Vec<u32> = children(own)?.iter().map(|child| child.id).chain([own]).collect();
     let used = || all.iter().try_fold(Duration::ZERO, |sum, id| anyhow::Ok(sum + cpu(*id)?));

@@ -1,6 +1,6 @@
 //! A lease that is taken away: how long the handler goes on after the server has said so.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
@@ -34,6 +34,7 @@ async fn of_kind(of: &Load<'_>, step: Value, count: usize) -> anyhow::Result<Vec
         let from = place.now();
         place.produce(1).await?;
         place.until("started", 1, from).await?;
+        let advanced = Instant::now();
         place.server.advance(LEASE_MS + 500).await?;
         place.until("ended", 2, from).await?;
         place.until_settled().await?;
@@ -42,7 +43,7 @@ async fn of_kind(of: &Load<'_>, step: Value, count: usize) -> anyhow::Result<Vec
         let ended = events.iter().skip(from).find(|(_, event)| is_first(event));
         let (ended, event) = ended.context("the first handler has ended")?;
         ensure!(event["how"] == "cancelled", "the handler ended with {event}");
-        let told = place.proxy.rejected_at().context("a renewal was rejected")?;
+        let told = place.proxy.rejected_since(advanced).context("a renewal was rejected")?;
         after.push(ended.saturating_duration_since(told));
     }
     drop(agent);
