@@ -233,7 +233,8 @@ sdk-briefly: (sdk 'python' 'lost') (sdk 'typescript' 'lost')
 # Check the types and the style of an SDK, and run its own tests
 [group('proofs')]
 sdk-test LANGUAGE: (sdk-build LANGUAGE)
-    {{ if LANGUAGE == 'python' { 'sdks/python/check' } else if LANGUAGE == 'typescript' { 'cd sdks/typescript && npm run --silent lint && DRIFTQ_BIN=../../target/debug/driftq npm test --silent && npm run --silent check:package' } else { error('`just test` has the tests of the SDK for ' + LANGUAGE) } }}
+    cargo build --quiet --profile sim -p driftq-cli
+    {{ if LANGUAGE == 'python' { 'DRIFTQ_BIN=$PWD/target/sim/driftq sdks/python/check' } else if LANGUAGE == 'typescript' { 'cd sdks/typescript && npm run --silent lint && DRIFTQ_BIN=$PWD/../../target/sim/driftq npm test --silent && npm run --silent check:package' } else { error('`just test` has the tests of the SDK for ' + LANGUAGE) } }}
 
 # Install the package of an SDK into an empty project, and run the listing of the README
 [group('proofs')]

@@ -288,6 +288,7 @@ export interface components {
             meta?: {
                 [key: string]: string;
             };
+            partition_override?: number;
             target_topic?: string;
         };
         /** @description `op/<name>`, `effect/<topic>/<group>` or `produce/<topic>`. */

@@ -178,6 +178,7 @@ class RetryPolicy(TypedDict):
 class Routing(TypedDict):
     label: str
     meta: NotRequired[dict[str, str]]
+    partition_override: NotRequired[int]
     target_topic: NotRequired[str]
 
 
