@@ -53,7 +53,7 @@ pub(crate) async fn run(binary: &str, directory: &Path, case: &Case) -> anyhow::
         Provider::open(&directory.join("charges"), case.deduplicates, killer).await?;
     produce(&queue).await?;
     let on_doubt = case.on_doubt.map(str::to_owned);
-    let job = Job { broker: broker.url(), provider: url, on_doubt };
+    let job = Job { broker: queue.url().to_owned(), provider: url, on_doubt };
     let (workers_killed, broker_killed) = (Arc::<AtomicUsize>::default(), Arc::default());
     let listed = Listed::default();
     // These tasks end only on failure. Dropping them kills the processes they started.

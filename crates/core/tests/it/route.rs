@@ -48,8 +48,7 @@ fn other_content_of_a_pinned_key_follows_the_same_route() {
             2s produce orders a idem=l route=receipts/0 => goes on to receipts, for 1/1 until 604802s
             2s produce orders b idem=l route=refunds => goes on to receipts, for 1/1 until 604802s
             2s produce orders b idem=l => goes on to receipts, for 1/1 until 604802s
-            2s produce orders b idem=l to=refunds
-                refused: this idempotency key was used for a different message: value differs; use a new key for new content
+            2s produce orders b idem=l to=refunds => goes on to receipts, for 1/1 until 604802s
             3s rows record => record 2
         "#]],
     );
