@@ -41,7 +41,7 @@ pub struct RouterResponse {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RoutingDecision {
     /// Delivered with the message.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub label: String,
     /// The topic that stores the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,17 @@ pub struct RoutingDecision {
     pub partition_override: Option<u32>,
     /// Other values, delivered with the message.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(deserialize_with = "null_as_default")]
     pub meta: BTreeMap<String, String>,
+}
+
+/// Services in many languages send null for what they leave out.
+fn null_as_default<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// The response to `POST /v1/route/test`.

@@ -120,6 +120,11 @@ pub struct Routing {
 }
 
 impl Routing {
+    /// Whether it chooses where the message is stored.
+    pub fn moves(&self) -> bool {
+        self.target_topic.is_some() || self.partition_override.is_some()
+    }
+
     fn text_bytes(&self) -> usize {
         let target = self.target_topic.as_ref().map_or(0, |topic| topic.len());
         self.label.len() + target + map_bytes(&self.meta)

@@ -12,7 +12,7 @@ pub fn shard_of_topic(namespace: &str, topic: &str, shards: u32) -> ShardId {
 }
 
 /// Whether a topic is a dead-letter topic.
-pub(crate) fn is_dead_letters(topic: &str) -> bool {
+pub fn is_dead_letters(topic: &str) -> bool {
     source_of(topic).is_some()
 }
 

@@ -1,6 +1,5 @@
 //! The configuration of a server.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -11,11 +10,11 @@ use driftq_core::limits::{VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT};
 use driftq_core::ownership::{NODE_LEASE_MS, NODE_LEASE_MS_MAX};
 use driftq_core::{DedupeCompare, InvalidSetting, RetryPolicy};
 pub use driftq_core::{Settings, Unkeyed};
-use serde::{Deserialize, Serialize, Serializer};
 
 use crate::api_keys::{check_file, weakness};
 use crate::budget::BUDGET_BYTES_MIN;
 pub use crate::message_router::{HookConfig, Match, OnRouterError, RoutingRule};
+pub use crate::secret::Secret;
 pub use crate::tls::TlsFiles;
 
 /// Default for the bytes of disk that are kept free.
@@ -59,35 +58,6 @@ pub enum RouterConfig {
     Rules(Vec<RoutingRule>),
     /// A service of the operator.
     Hook(HookConfig),
-}
-
-/// A string that is never displayed or logged.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Returns the plain text.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<String> for Secret {
-    fn from(text: String) -> Secret {
-        Secret(text)
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(hidden)")
-    }
-}
-
-impl Serialize for Secret {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str("(hidden)")
-    }
 }
 
 /// The configuration of a server.
@@ -302,11 +272,8 @@ impl Config {
             }
             RouterConfig::Hook(hook) => {
                 if hook.parsed().is_none() {
-                    let message = format!(
-                        "{} is not a URL; write it as http://127.0.0.1:9000/route",
-                        hook.url
-                    );
-                    fault("router.url", message);
+                    let message = "is not a URL; write it as http://127.0.0.1:9000/route";
+                    fault("router.url", message.to_owned());
                 }
                 if !ROUTER_TIMEOUT_RANGE.contains(&hook.timeout) {
                     let got = hook.timeout.as_millis();

@@ -34,6 +34,7 @@ mod node_log;
 mod outage_log;
 mod ownership_log;
 mod reloaded;
+mod secret;
 mod secret_file;
 mod series;
 mod server;

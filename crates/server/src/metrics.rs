@@ -55,7 +55,7 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_effects_total", "Decisions about effects."),
     (
         "driftq_router_messages_total",
-        "Messages that the router was asked about: routed, unrouted because it chose nothing, failed because it made no decision, ignored because its decision could not be followed.",
+        "Messages that the router was asked about: routed, unrouted because it chose nothing, failed because it made no decision. Those routed whose decision could not be followed are also counted as ignored.",
     ),
     ("driftq_router_calls_total", "Calls of the router hook, by how they ended."),
     ("driftq_router_call_seconds", "Time of a call of the router hook."),
@@ -149,7 +149,8 @@ const EFFECTS: [&str; 12] = [
 /// The result of asking the router about a message.
 const ROUTED: [&str; 4] = ["routed", "unrouted", "failed", "ignored"];
 /// How a call of the router hook ended.
-const ROUTER_CALLS: [&str; 6] = ["ok", "timeout", "unreachable", "status", "too_large", "invalid"];
+const ROUTER_CALLS: [&str; 7] =
+    ["ok", "timeout", "unreachable", "status", "too_large", "invalid", "abandoned"];
 
 /// The index in `EFFECTS` for an answer.
 fn effect(answered: &CommandResult) -> Option<usize> {

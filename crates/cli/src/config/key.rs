@@ -192,7 +192,7 @@ pub(crate) struct RawConfig {
     tls_cert_file: Option<PathBuf>,
     tls_key_file: Option<PathBuf>,
     router_rules: Vec<RoutingRule>,
-    router_url: Option<String>,
+    router_url: Option<Secret>,
     router_timeout_ms: u64,
     pub(crate) log: Level,
     pub(crate) log_format: LogFormat,

@@ -85,10 +85,25 @@ impl Produce {
         self.key.len() + self.value.len() + self.envelope.extension_bytes()
     }
 
+    /// Whether the decision of the router can be followed, as far as its sender has seen. A message
+    /// that needs a decision keeps it, and is rejected.
+    pub fn can_follow_routing(&self) -> bool {
+        let Some(routing) = self.routing.as_ref().filter(|_| !self.needs_routing) else {
+            return true;
+        };
+        match self.seen {
+            Some(Seen::Absent) => !routing.moves(),
+            Some(Seen::Partitions(partitions)) => {
+                routing.partition_override.is_none_or(|partition| partition < partitions)
+            }
+            None => true,
+        }
+    }
+
     /// Returns the message without the router's decision.
-    pub(crate) fn unrouted(&self) -> Produce {
+    pub fn unrouted(&self) -> Produce {
         // `seen` may be about the topic that the router chose.
-        Produce { routing: None, seen: None, ..self.clone() }
+        Produce { routing: None, needs_routing: false, seen: None, ..self.clone() }
     }
 
     /// Returns the topic chosen by the router, else by the envelope, else the requested one.

@@ -159,6 +159,24 @@ fn a_nonce_pins_what_the_router_decided() {
     );
 }
 
+/// The pin of the first one is not stored yet when the second one is decided.
+#[test]
+fn one_key_in_one_request_goes_one_way() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1 => created
+            0s request n1 messages="orders a idem=k route=receipts; orders a idem=k route=refunds; orders a idem=k route=orders/0; orders b idem=k route=orders/0"
+                goes on to receipts, for 1/1 until 604800s; goes on to receipts, for 1/1 until 604800s; goes on to receipts, for 1/1 until 604800s; refused: this idempotency key was used for a different message: value differs; use a new key for new content
+            1s request n1 messages="orders a idem=k; orders a idem=k; orders a idem=k; orders b idem=k"
+                goes on to receipts, for 1/1 until 604800s; goes on to receipts, for 1/1 until 604800s; goes on to receipts, for 1/1 until 604800s; refused: this idempotency key was used for a different message: value differs; use a new key for new content
+            1s request n2 messages="orders a idem=l route=orders/0; orders a idem=l route=receipts"
+                stored 0:0; stored 0:0 before
+        "#]],
+    );
+}
+
 #[test]
 fn a_deadline_that_has_passed_does_not_hide_the_receipt() {
     check(expect![[r#"

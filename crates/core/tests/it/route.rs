@@ -123,6 +123,26 @@ fn a_decision_that_cannot_be_followed_does_not_count() {
     );
 }
 
+/// A message that is wrong wherever it goes is not the router's fault.
+#[test]
+fn a_message_that_must_be_routed_is_rejected_for_its_own_faults() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1 => created
+            0s produce nowhere a route=orders must-route => refused: no such topic
+            0s produce orders a p=9 route=orders/7 must-route
+                refused: envelope.partition_override: must be below 1, the number of partitions
+            0s produce orders a p=9 route=orders/0 must-route => stored 0:0
+            0s produce orders a retry=5,9s,1s route=orders/7 must-route
+                refused: envelope.retry_policy: backoff_ms must not exceed max_backoff_ms
+            0s produce orders a route=orders/7 must-route
+                refused: the router gave no decision that can be followed, and router.on_error is reject; nothing was stored
+        "#]],
+    );
+}
+
 #[test]
 fn a_rejected_route_pins_no_key() {
     check_on(

@@ -7,6 +7,7 @@ use driftq_api::router::RouteTest;
 use driftq_api::words::RouterKind;
 use driftq_core::Rejection;
 use driftq_core::command::{self, TopicName, ViewTopic};
+use driftq_core::placement::is_dead_letters;
 
 use super::api_error::ApiError;
 use super::app::App;
@@ -41,6 +42,10 @@ pub(crate) async fn test(
     {
         error = Some(format!("the decision is ignored: {why}"));
     }
+    if app.router.as_ref().is_some_and(|router| router.rejects()) {
+        // A message of a commit would still be accepted.
+        error = error.map(|why| format!("{why}; a produced message would be rejected"));
+    }
     let routing = message.routing.as_deref().map(to_view);
     if error.is_some() {
         message.routing = None;
@@ -52,6 +57,9 @@ pub(crate) async fn test(
 /// Why the shard would ignore the decision of the router.
 async fn unusable(app: &App, message: &command::Produce) -> Result<Option<String>, ApiError> {
     let target: TopicName = message.final_topic();
+    if is_dead_letters(&target.topic) {
+        return Ok(Some(format!("{} is a dead-letter topic", target.topic)));
+    }
     let view = match app.try_call(ViewTopic(target.clone())).await? {
         Ok(view) => view,
         Err(Rejection::NotFound(_)) => {

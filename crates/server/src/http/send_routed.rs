@@ -1,7 +1,7 @@
 //! Sends the messages of a produce request to their shards, as the router decides.
 
 use driftq_core::command::{Call, Produce};
-use driftq_core::{CallError, CommandResult, Rejection, Reply, Text};
+use driftq_core::{CallError, CommandResult, Rejection, Text};
 
 use super::app::App;
 
@@ -15,6 +15,7 @@ pub(super) async fn send_routed(
     mut messages: Vec<Produce>,
 ) -> Answers {
     let Some(router) = &app.router else { return send(app, nonce, messages).await };
+    let mut first = None;
     let mut waiting: Vec<usize> = (0..messages.len()).collect();
     if router.is_hook() {
         messages.iter_mut().for_each(|message| message.needs_routing = true);
@@ -23,13 +24,24 @@ pub(super) async fn send_routed(
         if waiting.is_empty() {
             return answers;
         }
+        first = Some(answers);
     }
     router.route(&mut messages, &waiting).await;
-    let routes: Vec<_> = messages.iter().map(|message| message.routing.clone()).collect();
-    let answers = send(app, nonce, messages).await;
-    for (routing, answer) in routes.iter().zip(&answers) {
-        if let (Some(routing), Ok(Ok(Reply::Produced(receipt)))) = (routing, answer) {
-            router.stored(routing, receipt);
+    let decided: Vec<_> = waiting
+        .iter()
+        .map(|at| (*at, messages[*at].topic.topic.clone(), messages[*at].routing.clone()))
+        .collect();
+    let second = send(app, nonce, messages).await;
+    for (at, topic, routing) in decided {
+        if let Some(routing) = routing {
+            router.sent(&topic, &routing, &second[at]);
+        }
+    }
+    // What was known at the first look keeps its answer: the second one would call it a repeat.
+    let Some(mut answers) = first else { return second };
+    for (at, answer) in second.into_iter().enumerate() {
+        if waiting.binary_search(&at).is_ok() {
+            answers[at] = answer;
         }
     }
     answers

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use super::breaker::{Breaker, Permit};
 use super::{Decided, stored};
 use crate::metrics::Metrics;
+use crate::secret::Secret;
 
 /// The largest response.
 const RESPONSE_BYTES_MAX: usize = 1 << 20;
@@ -23,8 +24,8 @@ const RESPONSE_BYTES_MAX: usize = 1 << 20;
 /// Where the hook is.
 #[derive(Debug, Clone)]
 pub struct HookConfig {
-    /// Its URL, as http or https.
-    pub url: String,
+    /// Its URL, as http or https. It may contain a password.
+    pub url: Secret,
     /// How long a produce waits for it.
     pub timeout: Duration,
 }
@@ -67,7 +68,7 @@ pub(crate) type Render = fn(&Produce) -> RouterMessage<'_>;
 impl HookConfig {
     /// The URL, if it is one.
     pub(crate) fn parsed(&self) -> Option<Url> {
-        Url::parse(&self.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+        Url::parse(self.url.reveal()).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
     }
 }
 
@@ -100,7 +101,10 @@ impl Hook {
             return vec![Err(HookError::Open); messages.len()];
         };
         let wait = self.timeout;
-        let call = tokio::time::timeout(wait, self.call(messages)).await;
+        // A producer that does not wait so long closes its connection, which drops this call.
+        let abandoned = Abandoned { hook: self, began, has_ended: false };
+        let call = tokio::time::timeout(wait, self.call_twice(messages)).await;
+        abandoned.ended();
         let called = call.unwrap_or(Err(HookError::Timeout(wait)));
         let result = called.as_ref().err().map_or("ok", HookError::word);
         self.metrics.router_called(result, began.elapsed());
@@ -119,6 +123,14 @@ impl Hook {
                 }
                 vec![Err(error); messages.len()]
             }
+        }
+    }
+
+    /// A service may close an idle connection just when it is used again.
+    async fn call_twice(&self, messages: &[&Produce]) -> Result<Vec<Decided>, HookError> {
+        match self.call(messages).await {
+            Err(HookError::Unreachable(_)) => self.call(messages).await,
+            called => called,
         }
     }
 
@@ -146,9 +158,32 @@ impl Hook {
         // One decision that cannot be read leaves the others in force.
         let decision = |text: Box<RawValue>| {
             let read = serde_json::from_str::<Option<RoutingDecision>>(text.get());
-            read.map(|decision| decision.and_then(stored)).map_err(invalid)
+            let read = read.map(|decision| decision.and_then(stored)).map_err(invalid);
+            read.inspect_err(|error| tracing::debug!("{error}"))
         };
         Ok(decisions.into_iter().map(decision).collect())
+    }
+}
+
+/// Counts a call as failed if it is dropped before it has ended.
+struct Abandoned<'a> {
+    hook: &'a Hook,
+    began: Instant,
+    has_ended: bool,
+}
+
+impl Abandoned<'_> {
+    fn ended(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.hook.metrics.router_called("abandoned", self.began.elapsed());
+            self.hook.breaker.failed(Instant::now());
+        }
     }
 }
 

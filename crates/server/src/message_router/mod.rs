@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use driftq_api::router::RoutingDecision;
 use driftq_core::command::Produce;
-use driftq_core::{Receipt, Routing};
+use driftq_core::{CallError, CommandResult, Rejection, Reply, Routing};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use hook::Render;
@@ -97,14 +97,30 @@ impl MessageRouter {
         }
     }
 
-    /// Counts a message that was stored elsewhere than the router decided.
-    pub(crate) fn stored(&self, routing: &Routing, receipt: &Receipt) {
-        let Routing { target_topic, partition_override, .. } = routing;
-        let is_ignored = receipt.final_topic.is_some() && receipt.final_topic != *target_topic
-            || partition_override.is_some_and(|partition| partition != receipt.partition);
-        if is_ignored && !receipt.deduplicated {
+    /// Counts a decision about a message for `topic` that the shard has not followed.
+    pub(crate) fn sent(
+        &self,
+        topic: &str,
+        routing: &Routing,
+        answer: &Result<CommandResult, CallError>,
+    ) {
+        let is_ignored = match answer {
+            Ok(Ok(Reply::Produced(receipt))) if !receipt.deduplicated => {
+                let stored_in = receipt.final_topic.as_deref().unwrap_or(topic);
+                routing.target_topic.as_deref().is_some_and(|target| target != stored_in)
+                    || routing.partition_override.is_some_and(|of| of != receipt.partition)
+            }
+            Ok(Err(Rejection::Unrouted)) => true,
+            _ => false,
+        };
+        if is_ignored {
             self.metrics.routed("ignored");
         }
+    }
+
+    /// Whether a message is rejected if the router fails.
+    pub(crate) fn rejects(&self) -> bool {
+        self.on_error == OnRouterError::Reject
     }
 
     /// One decision for each message.
@@ -128,11 +144,13 @@ impl MessageRouter {
 
 /// A decision in the form that is stored. `None` if it decides nothing.
 pub(crate) fn stored(decision: RoutingDecision) -> Option<Box<Routing>> {
+    let target_topic = decision.target_topic.filter(|topic| !topic.is_empty());
+    let decision = RoutingDecision { target_topic, ..decision };
     if decision == RoutingDecision::default() {
         return None;
     }
     let RoutingDecision { label, target_topic, partition_override, meta } = decision;
-    let target_topic = target_topic.filter(|topic| !topic.is_empty()).map(Into::into);
+    let target_topic = target_topic.map(Into::into);
     let meta = meta.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     Some(Box::new(Routing { label: label.into(), target_topic, partition_override, meta }))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use driftq_core::command::CommandTarget;
-use driftq_core::command::{Missing, Seen, TopicName};
+use driftq_core::command::{Missing, Produce, Seen, TopicName};
 use driftq_core::limits::PRODUCES_MAX;
 use driftq_core::{Command, CommandResult, Rejection, Reply};
 use futures_util::future::join_all;
@@ -28,9 +28,15 @@ impl Node {
                 // The shard rejects a command with too many messages.
                 continue;
             }
-            let remote_topics =
-                command.produces().iter().flat_map(|produce| produce.remote_topics(shard, shards));
-            names.extend(remote_topics.map(|name| (name, None)));
+            for produce in command.produces() {
+                names.extend(
+                    produce.remote_topics(shard, shards).into_iter().map(|name| (name, None)),
+                );
+                if produce.routing.is_some() {
+                    let unrouted = produce.unrouted().remote_topics(shard, shards);
+                    names.extend(unrouted.into_iter().map(|name| (name, None)));
+                }
+            }
         }
         let looks = names.iter_mut().map(|(name, seen)| async {
             *seen = self.look_at(name.clone()).await;
@@ -39,9 +45,16 @@ impl Node {
         for command in commands {
             let CommandTarget::Shard(shard) = command.place(shards) else { continue };
             for produce in command.produces_mut().iter_mut().take(PRODUCES_MAX) {
-                let remote_topics = produce.remote_topics(shard, shards);
-                let seen = remote_topics.iter().map(|name| names.get(name).copied().flatten());
-                produce.seen = seen.reduce(later).flatten();
+                let seen_of = |produce: &Produce| {
+                    let topics = produce.remote_topics(shard, shards);
+                    let seen = topics.iter().map(|name| names.get(name).copied().flatten());
+                    seen.reduce(later).flatten()
+                };
+                produce.seen = seen_of(produce);
+                if !produce.can_follow_routing() {
+                    *produce = produce.unrouted();
+                    produce.seen = seen_of(produce);
+                }
             }
         }
     }

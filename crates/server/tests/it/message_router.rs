@@ -58,7 +58,7 @@ impl Hook {
     }
 
     fn of(&self, on_error: OnRouterError) -> impl FnOnce(&mut Config) {
-        let url = self.url.clone();
+        let url = self.url.clone().into();
         move |config| {
             config.router = RouterConfig::Hook(HookConfig { url, timeout: TIMEOUT });
             config.on_router_error = on_error;

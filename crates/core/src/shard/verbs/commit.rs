@@ -229,7 +229,9 @@ impl Context<'_> {
         for (index, asked) in commit.produce.iter().enumerate() {
             let refused = |refusal: Refusal| refusal.in_part(Part::Produce, index);
             let mut produce = with_origin(asked, message);
-            if produce.routing.is_some() && self.elsewhere(&produce).is_err() {
+            if produce.routing.as_ref().is_some_and(|routing| routing.moves())
+                && self.elsewhere(&produce).is_err()
+            {
                 produce = produce.unrouted();
             }
             let stored = match self.elsewhere(&produce) {

@@ -23,7 +23,7 @@ use crate::row::MarkKind;
 use crate::shard::context::Context;
 use crate::shard::rules::dead_letter::Letter;
 use crate::shard::verbs::produce::Stored;
-use crate::shard::verbs::produce::{BatchSource, ProduceBatch, message};
+use crate::shard::verbs::produce::{BatchSource, ProduceBatch, message, requested_partition};
 use crate::shard::{Shard, done};
 use crate::time::Timestamp;
 
@@ -59,6 +59,9 @@ impl Context<'_> {
         }
         match produce.seen {
             Some(Seen::Absent) => Err(Rejection::NotFound(Missing::Topic)),
+            Some(Seen::Partitions(partitions)) if produce.routing.is_some() => {
+                requested_partition(produce, partitions).map(|_| Some(shard))
+            }
             Some(Seen::Partitions(_)) | None => Ok(Some(shard)),
         }
     }

@@ -18,6 +18,7 @@ use crate::settings::Unkeyed;
 use crate::shard::context::Context;
 use crate::shard::rules::dedupe::{Content, Keyed, again};
 use crate::shard::rules::partition;
+use crate::shard::verbs::route::RoutePin;
 use crate::shard::{Shard, Topic, done};
 use crate::time::Timestamp;
 
@@ -43,6 +44,14 @@ pub(crate) enum BatchSource {
     Request,
 }
 
+/// Where the message of a claimed key is.
+enum Claimed {
+    /// Stored here.
+    Here(Receipt),
+    /// Sent to another shard, as its pin says.
+    Elsewhere(RoutePin),
+}
+
 /// The messages that one decision has stored so far.
 #[derive(Default)]
 pub(crate) struct ProduceBatch {
@@ -51,9 +60,8 @@ pub(crate) struct ProduceBatch {
     lanes: BTreeMap<(TopicId, Lane), (u64, u64)>,
     /// The partition of unkeyed messages.
     turns: BTreeMap<TopicId, u32>,
-    /// Claimed idempotency keys with the content, and with the receipt unless another shard stores
-    /// the message.
-    keys: BTreeMap<Hash16, (Content, Option<Receipt>)>,
+    /// Claimed idempotency keys with the content.
+    keys: BTreeMap<Hash16, (Content, Claimed)>,
     /// Number of messages per target shard.
     pub(crate) queued: BTreeMap<ShardId, u64>,
 }
@@ -132,7 +140,11 @@ impl Context<'_> {
         };
         match produce.routing {
             None => stored,
-            Some(_) if produce.needs_routing => Err(Rejection::Unrouted.into()),
+            Some(_) if produce.needs_routing => {
+                // The message may be invalid wherever it goes.
+                let unrouted = self.store_as_routed(&produce.unrouted(), None, &mut done());
+                unrouted.and_then(|_| Err(Rejection::Unrouted.into()))
+            }
             Some(_) => self.store_as_routed(&produce.unrouted(), batch, decision),
         }
     }
@@ -145,15 +157,17 @@ impl Context<'_> {
     ) -> Result<Stored, Refusal> {
         check_syntax(produce)?;
         let keyed = self.keyed(produce)?;
+        let mut pin = None;
         if let Some(keyed) = &keyed {
             let compare = self.dedupe_compare(produce);
             let decided = batch.as_ref().and_then(|batch| batch.keys.get(&keyed.hash()));
             let taken = match decided {
-                Some((first, Some(receipt))) => {
+                Some((first, Claimed::Here(receipt))) => {
                     again(produce, compare, *first, receipt).map(Some)?
                 }
-                Some((first, None)) => {
+                Some((first, Claimed::Elsewhere(earlier))) => {
                     first.check_repeat(produce, compare)?;
+                    pin = Some((*first, earlier.clone()));
                     None
                 }
                 None => keyed.stored_receipt(self.now, produce, compare, self.rows)?,
@@ -161,8 +175,10 @@ impl Context<'_> {
             if let Some(receipt) = taken {
                 return Ok(Stored::Here(receipt));
             }
+            if pin.is_none() {
+                pin = self.pin_of(produce, keyed)?;
+            }
         }
-        let pin = keyed.as_ref().map(|keyed| self.pin_of(produce, keyed)).transpose()?.flatten();
         if pin.is_none() && produce.routing.is_none() && produce.needs_routing {
             return Err(Rejection::Unrouted.into());
         }
@@ -173,7 +189,9 @@ impl Context<'_> {
         let onward = self.forward(produce, keyed.as_ref(), pin, others, decision)?;
         if let Some((target, onward)) = onward {
             if let (Some(batch), Some(keyed)) = (&mut batch, &keyed) {
-                batch.keys.insert(keyed.hash(), (Content::of(produce, self.volatile.format), None));
+                let content = Content::of(produce, self.volatile.format);
+                let claimed = Claimed::Elsewhere(RoutePin::of(keyed, content, &onward));
+                batch.keys.insert(keyed.hash(), (content, claimed));
             }
             return Ok(Stored::Elsewhere(target, onward));
         }
@@ -212,7 +230,7 @@ impl Context<'_> {
             batch.turns.extend(turn.map(|turn| (topic.row.id, turn)));
             let taken = |of: &Keyed<'_>| {
                 let first = Content::of(produce, self.volatile.format);
-                (of.hash(), (first, Some(receipt.clone())))
+                (of.hash(), (first, Claimed::Here(receipt.clone())))
             };
             batch.keys.extend(keyed.as_ref().map(taken));
         }

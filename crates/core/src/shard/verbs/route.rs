@@ -25,7 +25,7 @@ use crate::shard::verbs::produce::{ProduceBatch, check_deadline, requested_parti
 use crate::time::Timestamp;
 
 /// The target of the message with a key.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RoutePin {
     /// The full identity, because two identities may share a hash.
     topic: TopicId,
@@ -39,6 +39,19 @@ pub(crate) struct RoutePin {
 }
 
 impl RoutePin {
+    /// The pin of a message that is sent onward.
+    pub(crate) fn of(keyed: &Keyed<'_>, content: Content, onward: &Produce) -> RoutePin {
+        RoutePin {
+            topic: keyed.topic,
+            tenant: keyed.tenant.into(),
+            key: keyed.key.clone(),
+            content: content.fingerprint(),
+            target: onward.topic.topic.clone(),
+            routing: onward.routing.clone(),
+            expires: onward.routed.map_or(Timestamp(0), |routed| routed.expires),
+        }
+    }
+
     /// Whether the pin may be used for other content. A router chose the pinned topic, whatever the
     /// content names, or else the content names it.
     fn has_target_of(&self, produce: &Produce) -> bool {
