@@ -271,6 +271,12 @@ sdk-build LANGUAGE:
     {{ build_dev }}
     {{ if LANGUAGE == 'typescript' { 'cd sdks/typescript && npm install --silent --no-audit --no-fund && npm run --silent build:agent' } else { '' } }}
 
+# Run `driftq conform` on the workers of e2e/conform, all or those whose name contains NAME: good ones pass, each broken one fails its check
+[group('proofs')]
+conform-self NAME='':
+    {{ build_dev }}
+    e2e/conform/run target/debug/driftq target/debug/examples/conform_worker {{ NAME }}
+
 # Produce for SECONDS through a router hook that misbehaves; compare receipts and messages
 [group('proofs')]
 router SECONDS='60':

@@ -7,6 +7,7 @@ mod client;
 mod clock;
 mod config;
 mod confirm;
+mod conform;
 mod copy;
 mod dev;
 mod dlq;
@@ -60,6 +61,7 @@ struct Cli {
 enum Cmd {
     Serve(serve::Serve),
     Dev(dev::Dev),
+    Conform(conform::Conform),
     Config(config::Show),
     Status(status::Status),
     Top(top::Top),
@@ -131,6 +133,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Cmd::Serve(serve) => serve.run().await,
         Cmd::Dev(dev) => dev.run().await,
+        Cmd::Conform(conform) => conform.run(remote.output).await,
         Cmd::Config(show) => show.run(remote.output),
         Cmd::Status(status) => status.run(remote).await,
         Cmd::Top(top) => top.run(remote).await,
