@@ -59,6 +59,8 @@ const STAGES: &[&str] = &[
     "sdk-idle rust",
     "sdk-idle python",
     "sdk-idle typescript",
+    "sdk-bugs",
+    "conform-self",
     "ledger-pg",
     "harness-selftest",
     "crash 50",

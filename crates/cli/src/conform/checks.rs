@@ -29,6 +29,8 @@ pub(super) enum Check {
     CrashBeforeEffect,
     /// The worker is killed after the provider has charged, before it gets the response
     CrashAfterEffect,
+    /// The provider charges and closes the connection without a response
+    UnknownOutcome,
     /// The message is delivered again after it was charged and acked
     DuplicateDelivery,
     /// Another worker has processed the message before this one begins the effect
@@ -78,6 +80,10 @@ impl Check {
             Check::CrashAfterEffect => {
                 "Send the downstream_key of the begin as Idempotency-Key. It is the same in every \
                  attempt, so the provider recognizes the second request."
+            }
+            Check::UnknownOutcome => {
+                "If the provider does not respond, record UNKNOWN, or repeat the charge with the same \
+                 key. FAILED_RETRYABLE and FAILED_FINAL mean that it did not charge."
             }
             Check::DuplicateDelivery => {
                 "If the decision of the begin is REPLAY, do not charge: use the recorded result and \
@@ -130,6 +136,7 @@ impl Check {
                 crash(stage, Phase::Response).await?;
                 check_keys(stage)
             }
+            Check::UnknownOutcome => unknown_outcome(stage).await,
             Check::DuplicateDelivery => duplicate_delivery(stage).await,
             Check::LostLease => lost_lease(stage).await,
             Check::SlowEffect => slow_effect(stage).await,
@@ -186,6 +193,23 @@ fn check_keys(stage: &Stage<'_>) -> Result<(), End> {
         }
     }
     Ok(())
+}
+
+/// What a second request charges is the matter of the check before this one.
+async fn unknown_outcome(stage: &mut Stage<'_>) -> Result<(), End> {
+    let mut gate = stage.provider.gates.arm(Point::Charge, Phase::Response);
+    stage.produce(ORDER).await?;
+    stage.arrival(&mut gate, "the charge").await?;
+    gate.resume(Resume::Close);
+    stage.rest().await?;
+    stage.process_next(ORDER).await?;
+    let outcomes = stage.proxy.outcomes();
+    match outcomes.iter().find(|outcome| outcome.starts_with("FAILED")) {
+        Some(outcome) => {
+            failed(format!("the worker recorded {outcome}, and the provider had charged"))
+        }
+        None => Ok(()),
+    }
 }
 
 async fn duplicate_delivery(stage: &mut Stage<'_>) -> Result<(), End> {
@@ -298,13 +322,13 @@ async fn redrive(stage: &mut Stage<'_>) -> Result<(), End> {
     let began = Instant::now();
     let dead = loop {
         stage.check_is_running()?;
+        // Before the dead letters are read: one commit settles the message and stores the dead letter.
+        let unsettled = stage.require_unsettled().await;
         let dead = stage.dead_letters().await?;
         if !dead.is_empty() {
             break dead;
         }
-        if !stage.provider.requests().is_empty() {
-            stage.require_unsettled().await?;
-        }
+        unsettled?;
         match began.elapsed() {
             // The worker may retry the charge for as long as it has the lease.
             took if took > STEP_TIME / 4 && took < STEP_TIME => stage.expire_leases().await?,

@@ -33,9 +33,9 @@ Examples:
   driftq conform --check crash-after-effect --check redrive -- ./worker
   driftq conform --attach --listen 127.0.0.1:8080 --provider-listen 127.0.0.1:9090
 
-The worker receives orders, {\"id\":\"order-1\",\"cents\":1200}, from DRIFTQ_TOPIC as group DRIFTQ_GROUP
-of the server at DRIFTQ_URL. For each, it POSTs the order to PROVIDER_URL/charges once, as an effect of
-the ledger, with the downstream key of the effect as Idempotency-Key, and acks.")]
+The worker receives orders such as {\"id\":\"order-1\",\"cents\":1200} from DRIFTQ_TOPIC
+as group DRIFTQ_GROUP of the server at DRIFTQ_URL. It POSTs each order to PROVIDER_URL/charges,
+once, as an effect of the ledger, with the downstream key as Idempotency-Key. Then it acks.")]
 pub(crate) struct Conform {
     /// Only this check (repeatable)
     #[arg(long = "check", value_name = "NAME", value_enum)]

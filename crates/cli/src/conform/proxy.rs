@@ -52,6 +52,8 @@ struct Shared {
 struct State {
     server: String,
     begun: Vec<Begun>,
+    /// The outcomes that the worker has recorded.
+    outcomes: Vec<String>,
     receives: usize,
 }
 
@@ -92,6 +94,10 @@ impl Proxy {
         self.shared.state().begun.clone()
     }
 
+    pub(super) fn outcomes(&self) -> Vec<String> {
+        self.shared.state().outcomes.clone()
+    }
+
     /// Returns how many receives have come since the last reset.
     pub(super) fn receives(&self) -> usize {
         self.shared.state().receives
@@ -105,6 +111,9 @@ impl Shared {
 
     async fn answer(&self, call: Call) -> Option<Response<Body>> {
         let points = points(&call);
+        if points.contains(&Point::Finish) {
+            self.record_outcomes(&call.json());
+        }
         if self.gates.meet(&points, Phase::Request, &call).await == Resume::Close {
             return None;
         }
@@ -164,6 +173,13 @@ impl Shared {
             }
         }
         request.send().await.ok()
+    }
+
+    /// Records the outcomes of a finish or a commit.
+    fn record_outcomes(&self, request: &Value) {
+        let effects = request["effects"].as_array().into_iter().flatten();
+        let outcomes = effects.chain([request]).filter_map(|effect| effect["status"].as_str());
+        self.state().outcomes.extend(outcomes.map(str::to_owned));
     }
 
     fn record_begin(&self, call: &Call, body: &[u8]) {

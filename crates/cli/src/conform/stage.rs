@@ -121,9 +121,12 @@ impl<'a> Stage<'a> {
         }
         let began = Instant::now();
         while self.proxy.receives() == before {
-            self.check_is_running()?;
-            if began.elapsed() > START_TIME {
-                return failed(format!("the worker received nothing within {START_TIME:?}"));
+            let exited = self.has_exited()?;
+            if exited || began.elapsed() > START_TIME {
+                let why = if exited { "exited before" } else { "is still without" };
+                let output = self.output.lines().join("\n");
+                let why = anyhow::anyhow!("the worker {why} its first receive\n{output}");
+                return Err(End::Broken(why));
             }
             tokio::time::sleep(INTERVAL).await;
         }
@@ -360,8 +363,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Checks that the worker goes on with another order, and then that the first one was charged once.
-    pub(super) async fn check_goes_on(&mut self, order: &str, rest: Rest) -> Result<(), End> {
+    /// Checks that the worker charges another order.
+    pub(super) async fn process_next(&mut self, order: &str) -> Result<(), End> {
         let next = format!("{order}-next");
         self.produce(&next).await?;
         let began = Instant::now();
@@ -372,6 +375,12 @@ impl<'a> Stage<'a> {
             }
             tokio::time::sleep(INTERVAL).await;
         }
+        self.rest().await.map(drop)
+    }
+
+    /// Checks that the worker goes on with another order, and then that the first one was charged once.
+    pub(super) async fn check_goes_on(&mut self, order: &str, rest: Rest) -> Result<(), End> {
+        self.process_next(order).await?;
         match (rest, self.provider.charges(order)) {
             // The person who resolves the effect decides about it.
             (Rest::Parked, 0) => Ok(()),
