@@ -11,6 +11,8 @@ use super::stage::{End, Rest, STEP_TIME, Stage, failed, not_run};
 
 /// The order that meets the fault.
 const ORDER: &str = "order-1";
+/// Attempts of a message before it becomes a dead letter.
+const ATTEMPTS: u32 = 20;
 /// The lease in the check of a slow charge, short because it passes in real time.
 const SHORT_LEASE_MS: u64 = 3_000;
 /// How long the charge takes there.
@@ -121,7 +123,7 @@ impl Check {
 
     /// Settings of the topic that differ between checks.
     pub(super) fn settings(self) -> Value {
-        let attempts = if self == Check::Redrive { 1 } else { 20 };
+        let attempts = if self == Check::Redrive { 1 } else { ATTEMPTS };
         let retry = json!({ "max_attempts": attempts, "backoff_ms": 100, "max_backoff_ms": 1_000 });
         let lease_ms = if self == Check::SlowEffect { SHORT_LEASE_MS } else { 30_000 };
         json!({ "lease_ms": lease_ms, "retry_policy": retry, "history": true })
@@ -338,6 +340,8 @@ async fn redrive(stage: &mut Stage<'_>) -> Result<(), End> {
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     stage.provider.set_unavailable(false);
+    // A worker that asks the provider first may need a second attempt.
+    stage.change_topic(&json!({ "retry_policy": { "max_attempts": ATTEMPTS } })).await?;
     let redrive = json!({ "ids": [dead[0]["id"]], "by": "driftq conform" });
     let redriven = stage.post("dlq/orders/redrive", &redrive).await?;
     if redriven["redriven"] != 1 {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::Response;
 use hyper::body::Frame;
@@ -148,11 +148,16 @@ impl Shared {
         }
     }
 
+    /// Forwards a stream. It ends when the check takes a delivery, and the next one waits.
     async fn stream(&self, call: &Call) -> Option<Response<Body>> {
         self.state().receives += 1;
+        let mut holds = self.holds_receives.subscribe();
+        holds.wait_for(|holds| !*holds).await.ok()?;
         let answer = self.send(call).await?;
         let status = answer.status().as_u16();
-        let frames = answer.bytes_stream().map_ok(Frame::data).map_err(std::io::Error::other);
+        let is_held = async move { holds.wait_for(|holds| *holds).await.is_ok() };
+        let chunks = answer.bytes_stream().take_until(Box::pin(is_held));
+        let frames = chunks.map_ok(Frame::data).map_err(std::io::Error::other);
         let mut response = response(status, Bytes::new());
         *response.body_mut() = StreamBody::new(frames).boxed_unsync();
         Some(response)

@@ -211,6 +211,13 @@ impl<'a> Stage<'a> {
         self.post(&format!("{GROUP_PATH}/{verb}"), body).await
     }
 
+    pub(super) async fn change_topic(&self, settings: &Value) -> Result<(), End> {
+        let request = self.client.request(Method::PATCH, "topics/orders");
+        let response = request.json(&json!({ "settings": settings })).send().await?;
+        response.error_for_status()?;
+        Ok(())
+    }
+
     pub(super) async fn is_settled(&self) -> Result<bool, End> {
         Ok(self.group().await?["backlog"] == 0)
     }
