@@ -267,7 +267,9 @@ impl<'a> Stage<'a> {
             self.check_is_running()?;
             if began.elapsed() > STEP_TIME {
                 let unsettled = &group["backlog"];
-                return failed(format!("{unsettled} unsettled messages after {STEP_TIME:?}"));
+                return failed(format!(
+                    "messages still unsettled after {STEP_TIME:?}: {unsettled}"
+                ));
             }
             if group["leased"] != 0 {
                 if leased_since.get_or_insert_with(Instant::now).elapsed() > LEASED_TIME {
