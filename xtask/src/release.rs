@@ -59,7 +59,6 @@ const STAGES: &[&str] = &[
     "sdk-idle rust",
     "sdk-idle python",
     "sdk-idle typescript",
-    "sdk-bugs",
     "conform-self",
     "ledger-pg",
     "harness-selftest",
