@@ -37,7 +37,7 @@ pub(super) async fn send_routed(
             router.sent(&topic, &routing, &second[at]);
         }
     }
-    // What was known at the first look keeps its answer: the second one would call it a repeat.
+    // A message that did not wait keeps its first answer. The second one would call it a repeat.
     let Some(mut answers) = first else { return second };
     for (at, answer) in second.into_iter().enumerate() {
         if waiting.binary_search(&at).is_ok() {

@@ -436,14 +436,17 @@ async fn a_test_shows_what_would_happen_and_stores_nothing() {
     let decision = json!({ "label": "eu", "target_topic": "eu", "meta": { "a": "b" } });
     assert_eq!(test().await, json!({ "router": "hook", "final_topic": "eu", "routing": decision }));
     for why in [
-        "the decision is ignored: the topic nowhere does not exist",
-        "the decision is ignored: the topic us has 4 partitions, and partition 4 was chosen",
+        "the decision is ignored: the topic nowhere does not exist; a produced message would be rejected",
+        "the decision is ignored: the topic us has 4 partitions, and partition 4 was chosen; a produced message would be rejected",
     ] {
         let shown = test().await;
         assert_eq!((&shown["final_topic"], &shown["error"]), (&json!("us"), &json!(why)));
     }
     assert_eq!(test().await, json!({ "router": "hook", "final_topic": "us" }));
-    assert_eq!(test().await["error"], "the router answered with status 404 Not Found");
+    assert_eq!(
+        test().await["error"],
+        "the router answered with status 404 Not Found; a produced message would be rejected"
+    );
     broker
         .post("/v1/route/test", json!({ "topic": "nowhere", "value": "a" }))
         .await
@@ -454,4 +457,61 @@ async fn a_test_shows_what_would_happen_and_stores_nothing() {
     let shown =
         plain.post("/v1/route/test", json!({ "topic": "orders", "value": "a" })).await.is(200);
     assert_eq!(shown, json!({ "router": "none", "final_topic": "orders" }));
+}
+
+/// Equal messages with one key go one way, whatever is decided about each of them.
+#[tokio::test]
+async fn one_key_in_one_request_is_stored_once() {
+    let hook = Hook::start(|_, messages| {
+        let topics = ["eu", "us", "orders"].into_iter().cycle();
+        let count = messages.as_array().expect("a list").len();
+        Answer::Decisions(
+            topics.take(count).map(|topic| json!({ "target_topic": topic })).collect(),
+        )
+    });
+    let hook = hook.await;
+    let with_hook = hook.of(OnRouterError::Accept);
+    let broker = Broker::with(|config| {
+        config.shards = Some(8);
+        with_hook(config);
+    });
+    let broker = broker.await;
+    topics(&broker).await;
+    for (number, nonce) in [json!("n"), Value::Null].into_iter().enumerate() {
+        let message = json!({ "topic": "orders", "value": "a",
+            "envelope": { "idempotency_key": format!("k{number}") } });
+        let batch = json!({ "nonce": nonce, "messages": vec![message; 6] });
+        let answer = broker.post("/v1/produce/batch", batch).await.is(200);
+        let results = answer["results"].as_array().expect("a list");
+        assert!(results.iter().all(|of| of["id"] == results[0]["id"]), "{answer}");
+    }
+    let mut stored = 0;
+    for topic in ["orders", "eu", "us"] {
+        let view = broker.get(format!("/v1/topics/{topic}")).await.is(200);
+        stored += view["messages"].as_u64().expect("a number");
+    }
+    assert_eq!(stored, 2);
+}
+
+/// A client that waits less than the server does must not keep the hook in use for ever.
+#[tokio::test]
+async fn abandoned_calls_open_the_breaker() {
+    let hook = Hook::start(|_, _| Answer::Hangs).await;
+    let broker = Broker::in_memory_with(hook.of(OnRouterError::Accept)).await;
+    topics(&broker).await;
+    for _ in 0..5 {
+        let path = "/v1/produce?topic=orders&value=a";
+        let gone = tokio::time::timeout(TIMEOUT / 3, broker.post_query(path)).await;
+        assert!(gone.is_err(), "the hook hangs");
+    }
+    // The server notices a closed connection a little later.
+    let began = Instant::now();
+    while hook.calls() == 5 {
+        let sent = Instant::now();
+        produce(&broker, json!({})).await;
+        if sent.elapsed() < TIMEOUT / 2 {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "the breaker does not open");
+    }
 }
