@@ -43,6 +43,12 @@ pub(crate) async fn work(job: Job) -> anyhow::Result<()> {
     Ok(worker.run_until_signal().await?)
 }
 
+/// The result of the effect. The operator records it in the same form.
+#[derive(Serialize, Deserialize)]
+struct Charged {
+    charge: String,
+}
+
 struct Cashier {
     job: Job,
     http: reqwest::Client,
@@ -62,12 +68,11 @@ impl Cashier {
         let effect = ctx.effect(key).on_doubt(policy).request(order.to_string());
         let charge =
             async |e: driftq_client::Execution| self.charge(order, e.downstream_key()).await;
-        let _name: String = effect.finish_in_commit().run(charge).await?;
+        let _charged: Charged = effect.finish_in_commit().run(charge).await?;
         ctx.commit().send().await
     }
 
-    /// Returns the name of the charge.
-    async fn charge(&self, order: usize, key: &str) -> Result<String, EffectError> {
+    async fn charge(&self, order: usize, key: &str) -> Result<Charged, EffectError> {
         let charge = Charge { order, key: key.to_owned(), worker: std::process::id() };
         let ask = |path: &str| {
             let url = format!("{}/{path}", self.job.provider);
@@ -76,6 +81,6 @@ impl Cashier {
         let name = EffectError::response(ask("charge").await)?.json().await?;
         // The provider may kill the worker here, between receiving the answer and reporting it.
         ask("told").await?;
-        Ok(name)
+        Ok(Charged { charge: name })
     }
 }
