@@ -123,7 +123,7 @@ class ProcessCalls:
 
     def _give_back(self, child: _Child) -> None:
         with self._lock:
-            # One that was told to end is not used again, because it may be killed at any time.
+            # A process that is ending is not used again, because it may be killed at any time.
             if not self._is_closed and child.timer is None:
                 self._idle.append(child)
                 return

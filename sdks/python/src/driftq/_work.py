@@ -58,7 +58,7 @@ class Work:
         self.is_cancelling = False
         #: Whether the handler has ended, or is not waited for.
         self.is_ended = False
-        #: Cancels the handler. A thread is told by its context.
+        #: Cancels the handler. A thread reads it from its context.
         self.cancel: Callable[[], object] = _do_nothing
 
     @property
