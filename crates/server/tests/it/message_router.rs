@@ -504,14 +504,14 @@ async fn abandoned_calls_open_the_breaker() {
         let gone = tokio::time::timeout(TIMEOUT / 3, broker.post_query(path)).await;
         assert!(gone.is_err(), "the hook hangs");
     }
-    // The server notices a closed connection a little later.
-    let began = Instant::now();
-    while hook.calls() == 5 {
+    // The server notices a closed connection a little later. Calls that time out would open the
+    // breaker too, so fewer of them than it takes are allowed.
+    for _ in 0..4 {
         let sent = Instant::now();
         produce(&broker, json!({})).await;
         if sent.elapsed() < TIMEOUT / 2 {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(10), "the breaker does not open");
     }
+    panic!("five abandoned calls do not open the breaker");
 }
